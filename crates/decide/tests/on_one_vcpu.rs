@@ -21,7 +21,7 @@ fn packed(guest: &mut Guest) -> (GuestPolicy, Vec<Decision>) {
     let mut policy = GuestPolicy::new(Policy::Full, Profile::Balanced, params, None, CpuSet::first(2))
         .by(RetainMeans::Haltpoll, None);
     let mut decisions = policy.begin();
-    decisions.extend(guest.run_changed(&mut policy, 20, |window, _| count_calls(window)));
+    decisions.extend(guest.run_changed(&mut policy, 12, |window, _| count_calls(window)));
     assert_eq!(policy.active().len(), 1, "{decisions:?}");
     (policy, decisions)
 }
@@ -69,7 +69,7 @@ fn a_yielding_thread_leaves_the_one_vcpu() {
     let mut policy = policy_with(Policy::Full, 2, Some(costs));
     let mut all = policy.begin();
     assert!(!policy.explain().retaining.is_empty(), "{all:?}");
-    all.extend(guest.run_changed(&mut policy, 20, |window, _| count_calls(window)));
+    all.extend(guest.run_changed(&mut policy, 12, |window, _| count_calls(window)));
     assert_eq!(policy.active().len(), 1, "{all:?}");
     assert!(policy.explain().retaining.is_empty());
     assert!(all.iter().any(|decision| decision.reason == Reason::OnOneVcpu), "{all:?}");

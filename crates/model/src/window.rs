@@ -143,7 +143,7 @@ impl VcpuWindow {
 /// System calls that a group made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemCalls {
-    /// All but `futex`: a piece of work takes as many wherever its threads run.
+    /// All but `futex`, yields and sleeps: a piece of work takes as many wherever its threads run.
     pub steady: u64,
     /// Waits for a lock that was taken (`FUTEX_WAIT`): they come and go with the place.
     pub lock_waits: u64,

@@ -25,12 +25,6 @@ plain_old_data! {
     call_counts { steady, lock_waits, wakes, waits_at, __pad_536 }
 }
 
-/// The number of `futex`.
-#[cfg(target_arch = "x86_64")]
-const FUTEX: u32 = 202;
-#[cfg(not(target_arch = "x86_64"))]
-const FUTEX: u32 = 98;
-
 /// Calls that are timed at once, and how often: the shortest time was not interrupted.
 const TIMED: u32 = 50;
 const TIMES: u32 = 5;
@@ -74,7 +68,11 @@ impl SystemCallCounter {
         let mut open = SystemCallsSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
         open.maps.call_counts.set_max_entries(cpus).map_err(refuse("sizing the maps"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.nr_futex = FUTEX;
+            let number = |call: libc::c_long| u32::try_from(call).unwrap_or(u32::MAX);
+            constants.nr_futex = number(libc::SYS_futex);
+            constants.nr_sched_yield = number(libc::SYS_sched_yield);
+            constants.nr_nanosleep = number(libc::SYS_nanosleep);
+            constants.nr_clock_nanosleep = number(libc::SYS_clock_nanosleep);
         }
         let skel = open.load().map_err(refuse("loading"))?;
         let maps = &skel.maps;
@@ -118,5 +116,26 @@ impl SystemCallCounter {
     /// Ends it without waiting for it: see [`crate::Observer::retire`].
     pub fn retire(self) {
         gleaner_sys::drop_aside(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_yields_or_sleeps_does_no_work() {
+        let Ok(mut counter) = SystemCallCounter::open(&ProcRoot::default()) else {
+            gleaner_testing::skip!("needs BPF");
+        };
+        counter.follow(&[rustix::process::getpid().as_raw_nonzero().get()]);
+        counter.since_last();
+        for _ in 0..1_000 {
+            std::hint::black_box(rustix::process::getppid());
+            (0..5).for_each(|_| std::thread::yield_now());
+        }
+        (0..1_000).for_each(|_| std::thread::sleep(std::time::Duration::from_nanos(1)));
+        let steady = counter.since_last().steady;
+        assert!((1_000..2_000).contains(&steady), "{steady} of 7,000 calls");
     }
 }

@@ -4,7 +4,8 @@
 //
 // A program does a piece of work by the same calls wherever its threads run. What changes with the place is how often
 // a thread finds a lock taken: it then waits for it (FUTEX_WAIT) and is woken from it (FUTEX_WAKE). So those are
-// counted apart. A wait on a condition or a semaphore is FUTEX_WAIT_BITSET, and seldom spared.
+// counted apart. A wait on a condition or a semaphore is FUTEX_WAIT_BITSET, and seldom spared. Who yields or sleeps
+// waits, and does so more often where it waits longer: that is not counted.
 #include "../bpf/processes.bpf.h"
 
 #define WAIT_BUCKETS 64
@@ -31,6 +32,9 @@ struct {
 } call_counts SEC(".maps");
 
 const volatile __u32 nr_futex = 202;
+const volatile __u32 nr_sched_yield = 24;
+const volatile __u32 nr_nanosleep = 35;
+const volatile __u32 nr_clock_nanosleep = 230;
 
 // Where the first two arguments stand in what the entry saved: an ABI (arch/*/include/uapi/asm/ptrace.h). Asking BTF
 // for it would make the library parse the kernel's, which takes 40 ms.
@@ -54,6 +58,11 @@ static __always_inline __u32 bucket_of(__u64 address, __u32 tgid)
 	return word * 0x9e3779b97f4a7c15ULL >> 58;
 }
 
+static __always_inline int is_waiting(__u64 call)
+{
+	return call == nr_sched_yield || call == nr_nanosleep || call == nr_clock_nanosleep;
+}
+
 SEC("raw_tp/sys_enter")
 int on_system_call(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -68,7 +77,8 @@ int on_system_call(struct bpf_raw_tracepoint_args *ctx)
 	if (!counts)
 		return 0;
 	if (ctx->args[1] != nr_futex) {
-		counts->steady++;
+		if (!is_waiting(ctx->args[1]))
+			counts->steady++;
 		return 0;
 	}
 	bpf_probe_read_kernel(&arguments, sizeof(arguments), (void *)(ctx->args[0] + ARGUMENTS_AT));

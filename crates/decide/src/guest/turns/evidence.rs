@@ -5,11 +5,12 @@
 //! in each place. What stays is, in this order:
 //!
 //! 1. the program's own figure,
-//! 2. its system calls but for `futex`,
+//! 2. its system calls but for `futex`, yields and sleeps,
 //! 3. where it makes few others: its hand-overs. Its waits on conditions are a lower bound, because on one vCPU some
 //!    are spared. Its switches without those for locks are an upper one. A condition that is waited for on one vCPU
 //!    alone is a lock too: Python's threads wait so for its interpreter,
-//! 4. at last, all its system calls.
+//! 4. at last, all its system calls, or its waits by `FUTEX_WAIT` where these say less: a thread that is woken on the
+//!    vCPU of its waker is often woken twice.
 //!
 //! Where there is none of these, nothing is tried.
 //!
@@ -19,6 +20,7 @@
 
 use gleaner_model::{Nanos, SystemCalls, Window};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Less of it in a block says nothing.
 const COUNT_MIN: u64 = 100;
@@ -32,6 +34,8 @@ const CALLS_A_WAKE_UP: u64 = 2;
 const COUNTED_MIN: f64 = 0.75;
 /// A word that is waited for so many times as often on one vCPU belongs to a lock.
 const BELONGS_TO_A_LOCK: f64 = 4.0;
+/// Fewer waits for a word in a block say nothing of it.
+const LOCK_WAITS_MIN: u64 = 10;
 
 /// What a block counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,14 +101,21 @@ impl Block {
         count as f64 / self.length.as_secs_f64()
     }
 
-    /// The same on one vCPU, where waits for locks that are made of conditions count as what they are.
-    fn as_against(&self, apart: &Self) -> Self {
+    /// Words that this block, on one vCPU, waited for so much more often than `apart` that they belong to locks.
+    pub(super) fn locks_beside(&self, apart: &Self) -> BTreeSet<u8> {
+        let (Some(calls), Some(others)) = (&self.calls, &apart.calls) else { return BTreeSet::new() };
+        let waited_apart = |at: &u8| apart.per_s(others.waits_at.get(at).copied().unwrap_or(0));
+        let is_of_lock =
+            |at: &u8, waits: u64| waits >= LOCK_WAITS_MIN && self.per_s(waits) > BELONGS_TO_A_LOCK * waited_apart(at);
+        calls.waits_at.iter().filter(|(at, waits)| is_of_lock(at, **waits)).map(|(at, _)| *at).collect()
+    }
+
+    /// The same, where waits for locks that are made of conditions count as what they are.
+    fn with_locks(&self, locks: &BTreeSet<u8>) -> Self {
         let mut block = self.clone();
-        if let (Some(calls), Some(others)) = (&mut block.calls, &apart.calls) {
-            let waited_apart = |at: &u8| apart.per_s(others.waits_at.get(at).copied().unwrap_or(0));
-            let is_of_lock = |at: &u8, waits: u64| self.per_s(waits) > BELONGS_TO_A_LOCK * waited_apart(at);
+        if let Some(calls) = &mut block.calls {
             let all = calls.waits();
-            calls.waits_at.retain(|at, waits| !is_of_lock(at, *waits));
+            calls.waits_at.retain(|at, _| !locks.contains(at));
             calls.lock_waits += all - calls.waits();
         }
         block
@@ -130,15 +141,14 @@ impl Block {
     }
 }
 
-/// A pair of blocks.
-pub(super) fn compare(packed: &Block, apart: &Block) -> Compared {
+/// A pair of blocks. `locks`: words that belong to locks.
+pub(super) fn compare(packed: &Block, apart: &Block, locks: &BTreeSet<u8>) -> Compared {
     let cpu = packed.cpu_time.share_of(packed.length) / apart.cpu_time.share_of(apart.length).max(1e-9);
-    let (least, most) = rates(packed, apart);
+    let (least, most) = rates(&packed.with_locks(locks), &apart.with_locks(locks));
     Compared { least, most, cpu }
 }
 
 fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
-    let packed = &packed.as_against(apart);
     let uncounted = &packed.uncounted();
     let ratio = |packed: &Block, count: fn(&Block) -> Option<u64>| {
         let (packed_count, apart_count) = (count(packed)?, count(apart)?);
@@ -146,22 +156,26 @@ fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     };
     let progress =
         ratio(uncounted, |block| block.progress).filter(|(count, _)| *count >= COUNT_MIN).map(|(_, ratio)| ratio);
-    let by_calls = |packed: &Block, count: fn(&SystemCalls) -> u64| {
-        let tells = |block: &Block| {
-            block.calls.as_ref().is_some_and(|calls| count(calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
-        };
-        let per_s = |block: &Block| block.calls.as_ref().map(|calls| block.per_s(count(calls)));
-        (tells(packed) && tells(apart)).then(|| Some(per_s(packed)? / per_s(apart)?)).flatten()
+    let tells = |block: &Block, count: fn(&SystemCalls) -> u64| {
+        block.calls.as_ref().is_some_and(|calls| count(calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
     };
-    let exact = progress.or_else(|| by_calls(uncounted, |calls| calls.steady));
-    if let Some(exact) = exact {
+    let by_calls = |packed: &Block, count: fn(&SystemCalls) -> u64| {
+        let per_s = |block: &Block| block.calls.as_ref().map(|calls| block.per_s(count(calls)));
+        Some(per_s(packed)? / per_s(apart)?)
+    };
+    let in_both = |count| tells(packed, count) && tells(apart, count);
+    let steady = |calls: &SystemCalls| calls.steady;
+    if let Some(exact) = progress.or_else(|| by_calls(uncounted, steady).filter(|_| in_both(steady))) {
         return (exact, exact);
     }
-    if let (Some(least), Some((_, most))) =
-        (by_calls(packed, |calls| calls.steady + calls.waits()), ratio(packed, Block::hand_overs))
-    {
+    // On one vCPU they may be few beside waits for locks, and are spared at times: that is why they are a lower bound.
+    let waits = |calls: &SystemCalls| calls.steady + calls.waits();
+    let bounds = by_calls(packed, waits).filter(|_| tells(apart, waits)).zip(ratio(packed, Block::hand_overs));
+    if let Some((least, (_, most))) = bounds {
         return (least, most.max(least));
     }
-    let all = by_calls(packed, SystemCalls::all).unwrap_or(1.0);
-    (all, all)
+    let all = by_calls(packed, SystemCalls::all).filter(|_| in_both(SystemCalls::all)).unwrap_or(1.0);
+    let lock_waits = |calls: &SystemCalls| calls.lock_waits;
+    let fewest = by_calls(packed, lock_waits).filter(|_| tells(apart, lock_waits)).map_or(all, |waits| waits.min(all));
+    (fewest, fewest)
 }

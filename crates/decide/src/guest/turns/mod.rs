@@ -44,9 +44,12 @@ const WINDOWS: u32 = 2;
 const ALIKE: f64 = 0.03;
 /// Profile `frugal` gives up this share of the speed for a vCPU.
 const FRUGAL_LOSS: f64 = 0.2;
-/// How long the answer of the first trial stands; it doubles up to the other.
+/// How long what the first trial found stands; it doubles up to the other.
 const AGAIN_MIN: Nanos = Nanos::from_millis(250);
 const AGAIN_MAX: Nanos = Nanos::from_secs(600);
+/// What two pairs agree on stands for so many times as long: the next trial never said otherwise. Where one pair spoke
+/// against all others, the next comes in half of the time.
+const AGREED_STANDS_TIMES: u64 = 4;
 
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
@@ -157,12 +160,12 @@ impl Comparing {
 
     fn pairs(&self) -> Vec<Compared> {
         let pairs = self.blocks.chunks_exact(2).enumerate();
-        pairs
-            .map(|(n, pair)| {
-                let (packed, apart) = if self.is_packed_in(2 * n) { (0, 1) } else { (1, 0) };
-                evidence::compare(&pair[packed], &pair[apart])
-            })
-            .collect()
+        let pairs: Vec<(&Block, &Block)> = pairs
+            .map(|(n, pair)| if self.is_packed_in(2 * n) { (&pair[0], &pair[1]) } else { (&pair[1], &pair[0]) })
+            .collect();
+        // The kernel runs threads on one vCPU at times where it need not: one pair that shows a lock speaks for all.
+        let locks = pairs.iter().flat_map(|(packed, apart)| packed.locks_beside(apart)).collect();
+        pairs.iter().map(|(packed, apart)| evidence::compare(packed, apart, &locks)).collect()
     }
 
     /// The last block on one vCPU, or on all.
@@ -201,6 +204,10 @@ fn is_more_than_a_chain(window: &Window) -> bool {
     let counted = window.group.concurrency.and_then(|of| of.at_least(CHAIN_THREADS_MAX + 1));
     let on_average = || window.concurrency().is_some_and(|threads| threads > CHAIN_THREADS_MAX as f64);
     counted.map_or_else(on_average, |share| share > MOST_OF_THE_TIME)
+}
+
+fn median_of(pairs: &[Compared], of: fn(&Compared) -> f64) -> f64 {
+    gleaner_stats::median(&pairs.iter().map(of).collect::<Vec<f64>>()).unwrap_or(1.0)
 }
 
 /// How many threads of the group are on the way at once, where that is more than a chain has.
@@ -412,9 +419,7 @@ impl Turns {
         if pairs.len() < AS_AT_FIRST.len() / 2 {
             return None;
         }
-        let median = |of: fn(&Compared) -> f64| {
-            gleaner_stats::median(&pairs.iter().map(of).collect::<Vec<f64>>()).unwrap_or(1.0)
-        };
+        let median = |of| median_of(pairs, of);
         let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
         // One vCPU takes less from the host than two of which one polls.
         let cheaper = !self.is_in_chains() && (awake || median(|pair| pair.cpu) < 1.0);
@@ -429,12 +434,19 @@ impl Turns {
         let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
         let (low, high) = (of(f64::min), of(f64::max));
-        let pairs = u32::try_from(rates.len()).unwrap_or(0);
+        let agreed = pairs.len() == 2 && (!pays || pairs.iter().all(|pair| pair.least > 1.0));
+        let count = u32::try_from(rates.len()).unwrap_or(0);
         let reason = match self.chaining.count() {
-            0 => Reason::Turns { pays, rate_ratio, low, high, pairs },
-            chains => Reason::Chains { pays, chains, rate_ratio, low, high, pairs },
+            0 => Reason::Turns { pays, rate_ratio, low, high, pairs: count },
+            chains => Reason::Chains { pays, chains, rate_ratio, low, high, pairs: count },
         };
-        self.again().trigger(now, now, now);
+        let stands = self.again().trigger(now, now, now);
+        let stands = match (agreed, pays) {
+            (true, _) => stands.times(AGREED_STANDS_TIMES).min(AGAIN_MAX),
+            (_, false) if median_of(pairs, |pair| pair.most) > UPPER_BOUND_CLEAR => Nanos(stands.0 / 2),
+            _ => stands,
+        };
+        self.again().hold(now + stands);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
         if let (true, Some(as_tried)) = (pays, comparing.last(true)) {
             self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
