@@ -52,6 +52,9 @@ PROGRAMS = {
     "go-channel-locked": ("go", "$W/channel"),
     "go-channel": ("go", "$W/channel free"),
     "go-pipe": ("go", "$W/channel pipe"),
+    "ocaml-event": ("$W/events", "$W/events"),
+    "ruby-queue": ("ruby", "ruby $W/queue.rb"),
+    "sbcl-semaphores": ("sbcl", "sbcl --script $W/semaphores.lisp"),
     "erlang-ring": ("erl", "cd $W && erl -noshell -s ring run 60 20000"),
     "redis-1": ("redis-server", REDIS + "redis-benchmark -s $W/r.sock -c 1 -n 40000 -t get -q >/dev/null" + END),
     "memcached-1": ("memcached", MEMCACHED + "$PYTHON $W/mc.py $W/m.sock 20000" + KILLED),
@@ -71,6 +74,7 @@ PROGRAMS = {
     "hackbench": ("hackbench", "hackbench -p -g 2 -f 4 -l 20000 >/dev/null"),
     "hackbench-1": ("hackbench", "hackbench -T -g 1 -f 1 -l 60000 >/dev/null"),
     "go-echo": ("go", "$W/echo"),
+    "openmp": ("$W/regions", "OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $W/regions 10000 20000"),
     "jvm-barrier": ("javac", "java -XX:+UseSerialGC -cp $W Barrier"),
     "python-pool": ("python3", "$PYTHON $W/pool.py"),
     "pigz": ("pigz", "pigz -b 32 -p 2 -c $W/archive >/dev/null"),
@@ -89,7 +93,10 @@ def prepare(work):
     for source in os.scandir(f"{ROOT}/experiments/packing/programs"):
         shutil.copy(source.path, work)
     env = {**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"}
-    for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"), ("javac", "javac Barrier.java"),
+    for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"),
+                          ("gcc", "gcc -O1 -fopenmp -o regions regions.c"),
+                          ("ocamlopt", "ocamlopt -I +threads unix.cmxa threads.cmxa events.ml -o events"),
+                          ("javac", "javac Barrier.java"),
                           ("erlc", "erlc ring.erl"), ("go", "go build channel.go && go build echo.go")):
         if shutil.which(tool):
             subprocess.run(command, shell=True, cwd=work, check=True, env=env)

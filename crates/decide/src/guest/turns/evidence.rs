@@ -36,6 +36,8 @@ const COUNTED_MIN: f64 = 0.75;
 const BELONGS_TO_A_LOCK: f64 = 4.0;
 /// Fewer waits for a word in a block say nothing of it.
 const LOCK_WAITS_MIN: u64 = 10;
+/// Whoever waits for locks more than this part as often as on one vCPU was there.
+const AS_ON_ONE_VCPU: f64 = 0.25;
 
 /// What a block counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,6 +137,14 @@ impl Block {
         Some(self.switches.saturating_sub(locks))
     }
 
+    /// Whether it waits for locks much as the other does, on one vCPU. Then it was on one for a while, and nobody knows
+    /// which switches are a lock's.
+    fn waits_for_locks_as(&self, packed: &Self) -> bool {
+        let per_s = |block: &Self| block.calls.as_ref().map_or(0.0, |calls| block.per_s(calls.lock_waits));
+        let are_many = packed.calls.as_ref().is_some_and(|calls| calls.lock_waits >= LOCK_WAITS_MIN);
+        are_many && per_s(self) > AS_ON_ONE_VCPU * per_s(packed)
+    }
+
     /// CPU time a switch.
     pub(super) fn granularity(&self) -> f64 {
         self.cpu_time.as_f64() / self.switches.max(1) as f64
@@ -172,6 +182,8 @@ fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     let waits = |calls: &SystemCalls| calls.steady + calls.waits();
     let bounds = by_calls(packed, waits).filter(|_| tells(apart, waits)).zip(ratio(packed, Block::hand_overs));
     if let Some((least, (_, most))) = bounds {
+        // Then the upper bound is none, and says nothing for one vCPU.
+        let most = if apart.waits_for_locks_as(packed) { most.min(1.0) } else { most };
         return (least, most.max(least));
     }
     let all = by_calls(packed, SystemCalls::all).filter(|_| in_both(SystemCalls::all)).unwrap_or(1.0);

@@ -21,55 +21,30 @@
 
 mod chaining;
 mod chains;
+mod comparing;
 mod evidence;
+mod verdict;
 
 use super::backoff::Backoff;
 use super::kinds::LostKinds;
 use super::{GuestParams, TrialRecord};
 use chaining::Chaining;
 pub use chains::Chain;
+use comparing::Comparing;
 use evidence::{Block, Compared};
 use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Topology, Window};
 use serde::{Deserialize, Serialize};
-
-/// Whether a block is where the first one was. Each two of them are a pair, and a drift of the load cancels
-/// (Thue-Morse).
-const AS_AT_FIRST: [bool; 8] = [true, false, false, true, false, true, true, false];
 
 /// A group that hands over more seldom would win nothing.
 const SWITCHES_PER_S_MIN: f64 = 2_000.0;
 /// Windows in a row that must look like turns before one vCPU is tried.
 const WINDOWS: u32 = 2;
-/// Speeds that differ by less than this share count as alike. Then the cheaper place is taken.
-const ALIKE: f64 = 0.03;
-/// Profile `frugal` gives up this share of the speed for a vCPU.
-const FRUGAL_LOSS: f64 = 0.2;
 /// How long what the first trial found stands; it doubles up to the other.
 const AGAIN_MIN: Nanos = Nanos::from_millis(250);
 const AGAIN_MAX: Nanos = Nanos::from_secs(600);
-/// What two pairs agree on stands for so many times as long: the next trial never said otherwise. Where one pair spoke
-/// against all others, the next comes in half of the time.
-const AGREED_STANDS_TIMES: u64 = 4;
 
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
-/// A block that has not counted enough after so many windows never will.
-const BLOCK_WINDOWS_MAX: u32 = 25;
-
-/// A pair this clear against one vCPU ends a trial. For it two have to speak: a program that begins gets faster by
-/// itself, and one vCPU came second.
-const ONE_PAIR: f64 = 1.5;
-/// Two pairs this clear end it either way.
-const TWO_PAIRS: f64 = 1.1;
-/// Places are alike where no pair speaks so much against one vCPU.
-const ALIKE_IN_EACH: f64 = 0.07;
-/// A pair that speaks so much against one vCPU contradicts all others: nothing is packed.
-const CONTRADICTS: f64 = 0.2;
-/// From here on the median of four pairs is clear. Where hand-overs are known between two bounds, the upper one is
-/// taken, which may be too high by half where a lock's waits are none of `FUTEX_WAIT`: two pairs have to say more.
-const UPPER_BOUND_CLEAR: f64 = 1.1;
-const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
-
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
 
@@ -106,74 +81,6 @@ enum State {
     Packed { as_tried: Block, moved: u32 },
 }
 
-/// A trial that goes on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Comparing {
-    /// What was known when it began: whether on one vCPU, and how many CPUs were used.
-    packed_at_first: bool,
-    cpus: f64,
-    blocks: Vec<Block>,
-    /// The block that goes on, and of how many windows it is.
-    open: Option<Block>,
-    windows: u32,
-    /// Threads that were moved take a moment to arrive, and idle vCPUs to poll for long again.
-    settling: bool,
-}
-
-impl Comparing {
-    /// The last window before it is in its first block.
-    fn begun(window: &Window, packed: bool, cpus: f64) -> Self {
-        let mut new =
-            Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0, settling: false };
-        new.add(window);
-        new.settling = new.is_packed() != packed;
-        new
-    }
-
-    fn is_packed_in(&self, block: usize) -> bool {
-        AS_AT_FIRST[block % AS_AT_FIRST.len()] == self.packed_at_first
-    }
-
-    /// Whether the block that goes on is on one vCPU.
-    fn is_packed(&self) -> bool {
-        self.is_packed_in(self.blocks.len())
-    }
-
-    /// Adds a window; `Some(true)`: the block is over, `Some(false)`: it never will be.
-    fn add(&mut self, window: &Window) -> Option<bool> {
-        if std::mem::take(&mut self.settling) {
-            return None;
-        }
-        let block = Block::of(window);
-        let block = self.open.take().map_or(block.clone(), |open| open.and(&block));
-        self.windows += 1;
-        if block.tells() {
-            let was_packed = self.is_packed();
-            self.blocks.push(block);
-            self.windows = 0;
-            self.settling = was_packed != self.is_packed();
-            return Some(true);
-        }
-        self.open = Some(block);
-        (self.windows >= BLOCK_WINDOWS_MAX).then_some(false)
-    }
-
-    fn pairs(&self) -> Vec<Compared> {
-        let pairs = self.blocks.chunks_exact(2).enumerate();
-        let pairs: Vec<(&Block, &Block)> = pairs
-            .map(|(n, pair)| if self.is_packed_in(2 * n) { (&pair[0], &pair[1]) } else { (&pair[1], &pair[0]) })
-            .collect();
-        // The kernel runs threads on one vCPU at times where it need not: one pair that shows a lock speaks for all.
-        let locks = pairs.iter().flat_map(|(packed, apart)| packed.locks_beside(apart)).collect();
-        pairs.iter().map(|(packed, apart)| evidence::compare(packed, apart, &locks)).collect()
-    }
-
-    /// The last block on one vCPU, or on all.
-    fn last(&self, packed: bool) -> Option<&Block> {
-        (0..self.blocks.len()).rev().find(|n| self.is_packed_in(*n) == packed).map(|n| &self.blocks[n])
-    }
-}
-
 /// Whether a group runs on one vCPU because its threads take turns.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Turns {
@@ -204,10 +111,6 @@ fn is_more_than_a_chain(window: &Window) -> bool {
     let counted = window.group.concurrency.and_then(|of| of.at_least(CHAIN_THREADS_MAX + 1));
     let on_average = || window.concurrency().is_some_and(|threads| threads > CHAIN_THREADS_MAX as f64);
     counted.map_or_else(on_average, |share| share > MOST_OF_THE_TIME)
-}
-
-fn median_of(pairs: &[Compared], of: fn(&Compared) -> f64) -> f64 {
-    gleaner_stats::median(&pairs.iter().map(of).collect::<Vec<f64>>()).unwrap_or(1.0)
 }
 
 /// How many threads of the group are on the way at once, where that is more than a chain has.
@@ -395,7 +298,7 @@ impl Turns {
         }
         let comparing = comparing.clone();
         let pairs = comparing.pairs();
-        let whole = comparing.blocks.len().is_multiple_of(2);
+        let whole = comparing.is_whole();
         let Some(pays) = whole.then(|| self.verdict(&pairs, awake)).flatten() else {
             let next = comparing.is_packed();
             let reason = self.trial_of(&comparing);
@@ -406,27 +309,8 @@ impl Turns {
 
     /// Whether one vCPU is better, once that is clear.
     fn verdict(&self, pairs: &[Compared], awake: bool) -> Option<bool> {
-        // What counts as no slower.
-        let par = if self.frugal { 1.0 - FRUGAL_LOSS } else { 1.0 };
-        let all = |clear: &dyn Fn(&Compared) -> bool| !pairs.is_empty() && pairs.iter().all(clear);
-        let two = pairs.len() > 1;
-        if two && all(&|pair| pair.least / par > TWO_PAIRS || pair.most / par > UPPER_BOUND_CLEAR_IN_TWO) {
-            return Some(true);
-        }
-        if all(&|pair| pair.most / par < 1.0 / ONE_PAIR) || two && all(&|pair| pair.most / par < 1.0 / TWO_PAIRS) {
-            return Some(false);
-        }
-        if pairs.len() < AS_AT_FIRST.len() / 2 {
-            return None;
-        }
-        let median = |of| median_of(pairs, of);
-        let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
-        // One vCPU takes less from the host than two of which one polls.
-        let cheaper = !self.is_in_chains() && (awake || median(|pair| pair.cpu) < 1.0);
-        let clear = most > UPPER_BOUND_CLEAR && all(&|pair| pair.most / par > 1.0 - CONTRADICTS);
-        let enough = if cheaper { 1.0 - ALIKE } else { 1.0 + ALIKE };
-        let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
-        Some(clear || alike)
+        let spares_a_vcpu = !self.is_in_chains();
+        verdict::verdict(pairs, self.frugal, spares_a_vcpu, awake)
     }
 
     fn conclude(&mut self, now: Nanos, pays: bool, comparing: &Comparing, pairs: &[Compared]) -> Change {
@@ -434,18 +318,13 @@ impl Turns {
         let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
         let (low, high) = (of(f64::min), of(f64::max));
-        let agreed = pairs.len() == 2 && (!pays || pairs.iter().all(|pair| pair.least > 1.0));
         let count = u32::try_from(rates.len()).unwrap_or(0);
         let reason = match self.chaining.count() {
             0 => Reason::Turns { pays, rate_ratio, low, high, pairs: count },
             chains => Reason::Chains { pays, chains, rate_ratio, low, high, pairs: count },
         };
         let stands = self.again().trigger(now, now, now);
-        let stands = match (agreed, pays) {
-            (true, _) => stands.times(AGREED_STANDS_TIMES).min(AGAIN_MAX),
-            (_, false) if median_of(pairs, |pair| pair.most) > UPPER_BOUND_CLEAR => Nanos(stands.0 / 2),
-            _ => stands,
-        };
+        let stands = verdict::stands(pays, pairs, stands).min(AGAIN_MAX);
         self.again().hold(now + stands);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
         if let (true, Some(as_tried)) = (pays, comparing.last(true)) {

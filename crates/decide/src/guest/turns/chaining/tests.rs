@@ -105,7 +105,7 @@ fn what_lost_is_not_asked_again_before_its_time() {
         turns.step(&window, true, true);
         trials += u32::from(!was_trying && turns.is_trying());
     }
-    assert_eq!(trials, 9, "at once, and then after 0.25 s, 0.5 and so on, to 64");
+    assert_eq!(trials, 10, "at once, and then after 0.125 s, 0.25 and so on, to 64");
 }
 
 #[test]
