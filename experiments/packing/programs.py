@@ -2,13 +2,15 @@
 """Real programs in each arm: plain, polling, one vCPU by hand, `gleaner run`: speed, CPU time, and what counts alike.
 
     programs.py [--rounds N] [--only NAME,...] [--skip NAME,...] [--modes M,...] [--variant NAME=OPTIONS]...
-                [--gleaner PATH] [--out FILE]
+                [--gleaner PATH] [--chosen-by SUMMARY] [--out FILE]
 
 Modes: plain; haltpoll (200 us); one (taskset to the last vCPU); poll-one (both); gleaner. Each program does a fixed
 amount of work, so the speed is wall time, with the start. Beside it stands what the run counted: CPU time, user time,
 switches of both kinds, read and write calls. What is the same in all modes measures progress; the last table says how
-far each count is off. Needs root and the haltpoll governor (what it sets there it takes back); a program that is
-missing is left out and said. Raw values go to --out (default target/packing/programs.json), a summary beside it.
+far each count is off. --chosen-by says what he has who takes for each program the mode that was best in an earlier
+summary: what is lacking there is noise. Needs root and the haltpoll governor (what it sets there it takes back); a
+program that is missing is left out and said. Raw values go to --out (default target/packing/programs.json), a summary
+beside it.
 """
 
 import argparse, importlib.util, json, math, os, platform, random, re, resource, shutil, signal
@@ -153,6 +155,7 @@ def main():
     parser.add_argument("--modes", default="plain,haltpoll,one,gleaner")
     parser.add_argument("--gleaner", default=f"{ROOT}/target/gleaner")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
+    parser.add_argument("--chosen-by", metavar="SUMMARY")
     parser.add_argument("--out", default=f"{ROOT}/target/packing/programs.json")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -184,6 +187,9 @@ def main():
         [args.gleaner, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
     about = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, {version}"
     result = {"machine": about, "rounds": args.rounds, **summary(rows)}
+    if args.chosen_by:
+        with open(args.chosen_by) as file:
+            result["chosen_by_an_earlier_summary"] = chosen_by(json.load(file)["programs"], result["programs"])
     with open(args.out, "w") as file:
         json.dump({"machine": about, "rounds": args.rounds, "programs": rows}, file, indent=1)
     with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
@@ -248,6 +254,19 @@ def summary(rows):
     if programs:
         result["best_of_each"] = round(statistics.geometric_mean(best(c) for c in programs.values()), 3)
     return {**result, "programs": programs}
+
+
+def chosen_by(earlier, programs):
+    """Of the best mode by hand: the one that was best earlier."""
+    speed = lambda mode, cells: cells[mode]["speedup"][0]
+    of_best = []
+    for name in programs.keys() & earlier.keys():
+        cells, before = programs[name], earlier[name]
+        modes = [mode for mode in ("plain", "haltpoll", "one") if mode in cells and mode in before]
+        chosen = max(modes, key=lambda mode: speed(mode, before))
+        of_best.append(speed(chosen, cells) / max(speed(mode, cells) for mode in modes))
+    near = f"{sum(ratio >= 0.95 for ratio in of_best)} of {len(of_best)}"
+    return {"of_the_best": round(statistics.geometric_mean(of_best), 3), "within_5_percent_of_the_best": near}
 
 
 if __name__ == "__main__":
