@@ -3,15 +3,16 @@
 # seconds, alone and while a program runs in the guest under `--policy off`, on one vCPU by hand, and under
 # `--policy consolidate`. Prints the neighbour's items a second, and as shares of what it has alone.
 #
-#   neighbour.sh KERNEL KEEPER [ROLE...]
+#   neighbour.sh KERNEL KEEPER ["ROLE OPTIONS"...]
 #
-# KEEPER is programs/keeper.c, compiled with -static.
+# A role is a program of `gleaner workload` (default relay). KEEPER is programs/keeper.c, compiled with -static.
 set -eu
+[[ $# -ge 2 && -r $1 && -r $2 ]] || { sed -n '6,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+kernel=$(realpath "$1") keeper=$(realpath "$2")
 cd "$(dirname "$0")/../.."
-kernel=$1 keeper=$2
 shift 2
 at=$(mktemp -d)
-trap 'rm -rf "$at"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$at"' EXIT
 neighbour() { target/gleaner workload matmul --for 10s | sed -n 's/.*, \([0-9.]*\) items\/s$/\1/p'; }
 alone=$(neighbour)
 echo "alone $alone"

@@ -2,15 +2,15 @@
 """Real programs in each arm: plain, polling, one vCPU by hand, `gleaner run`: speed, CPU time, and what counts alike.
 
     programs.py [--rounds N] [--only NAME,...] [--skip NAME,...] [--modes M,...] [--variant NAME=OPTIONS]...
-                [--gleaner PATH] [--chosen-by SUMMARY] [--out FILE]
+                [--gleaner PATH] [--chosen-by CHOOSES MEASURES] [--out FILE]
 
 Modes: plain; haltpoll (200 us); one (taskset to the last vCPU); poll-one (both); gleaner. Each program does a fixed
 amount of work, so the speed is wall time, with the start. Beside it stands what the run counted: CPU time, user time,
 switches of both kinds, read and write calls. What is the same in all modes measures progress; the last table says how
-far each count is off. --chosen-by says what he has who takes for each program the mode that was best in an earlier
-summary: what is lacking there is noise. Needs root and the haltpoll governor (what it sets there it takes back); a
-program that is missing is left out and said. Raw values go to --out (default target/packing/programs.json), a summary
-beside it.
+far each count is off. --chosen-by takes two earlier summaries: the first chooses a mode for each program, the second
+says how fast it was, as a part of the best one here. What is lacking is noise. Needs root and the haltpoll governor
+(what it sets there it takes back); a program that is missing is left out and said. Raw values go to --out (default
+target/packing/programs.json), a summary beside it.
 """
 
 import argparse, importlib.util, json, math, os, platform, random, re, resource, shutil, signal
@@ -54,7 +54,7 @@ PROGRAMS = {
     "go-channel-locked": ("go", "$W/channel"),
     "go-channel": ("go", "$W/channel free"),
     "go-pipe": ("go", "$W/channel pipe"),
-    "ocaml-event": ("$W/events", "$W/events"),
+    "ocaml-event": ("ocamlopt", "$W/events"),
     "ruby-queue": ("ruby", "ruby $W/queue.rb"),
     "sbcl-semaphores": ("sbcl", "sbcl --script $W/semaphores.lisp"),
     "erlang-ring": ("erl", "cd $W && erl -noshell -s ring run 60 20000"),
@@ -76,7 +76,7 @@ PROGRAMS = {
     "hackbench": ("hackbench", "hackbench -p -g 2 -f 4 -l 20000 >/dev/null"),
     "hackbench-1": ("hackbench", "hackbench -T -g 1 -f 1 -l 60000 >/dev/null"),
     "go-echo": ("go", "$W/echo"),
-    "openmp": ("$W/regions", "OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $W/regions 10000 20000"),
+    "openmp": ("gcc", "OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $W/regions 10000 20000"),
     "jvm-barrier": ("javac", "java -XX:+UseSerialGC -cp $W Barrier"),
     "python-pool": ("python3", "$PYTHON $W/pool.py"),
     "pigz": ("pigz", "pigz -b 32 -p 2 -c $W/archive >/dev/null"),
@@ -155,7 +155,7 @@ def main():
     parser.add_argument("--modes", default="plain,haltpoll,one,gleaner")
     parser.add_argument("--gleaner", default=f"{ROOT}/target/gleaner")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
-    parser.add_argument("--chosen-by", metavar="SUMMARY")
+    parser.add_argument("--chosen-by", nargs=2, metavar=("CHOOSES", "MEASURES"))
     parser.add_argument("--out", default=f"{ROOT}/target/packing/programs.json")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -188,8 +188,8 @@ def main():
     about = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, {version}"
     result = {"machine": about, "rounds": args.rounds, **summary(rows)}
     if args.chosen_by:
-        with open(args.chosen_by) as file:
-            result["chosen_by_an_earlier_summary"] = chosen_by(json.load(file)["programs"], result["programs"])
+        earlier = [json.loads(retention.read(path))["programs"] for path in args.chosen_by]
+        result["chosen_and_measured_earlier"] = chosen_by(*earlier, result["programs"])
     with open(args.out, "w") as file:
         json.dump({"machine": about, "rounds": args.rounds, "programs": rows}, file, indent=1)
     with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
@@ -256,15 +256,13 @@ def summary(rows):
     return {**result, "programs": programs}
 
 
-def chosen_by(earlier, programs):
-    """Of the best mode by hand: the one that was best earlier."""
+def chosen_by(chooses, measures, programs):
+    """What the first has as its best mode by hand, as the second measured it, of the best by hand here."""
     speed = lambda mode, cells: cells[mode]["speedup"][0]
-    of_best = []
-    for name in programs.keys() & earlier.keys():
-        cells, before = programs[name], earlier[name]
-        modes = [mode for mode in ("plain", "haltpoll", "one") if mode in cells and mode in before]
-        chosen = max(modes, key=lambda mode: speed(mode, before))
-        of_best.append(speed(chosen, cells) / max(speed(mode, cells) for mode in modes))
+    modes, of_best = ("plain", "haltpoll", "one"), []
+    for name in programs.keys() & chooses.keys() & measures.keys():
+        chosen = max(modes, key=lambda mode: speed(mode, chooses[name]))
+        of_best.append(speed(chosen, measures[name]) / max(speed(mode, programs[name]) for mode in modes))
     near = f"{sum(ratio >= 0.95 for ratio in of_best)} of {len(of_best)}"
     return {"of_the_best": round(statistics.geometric_mean(of_best), 3), "within_5_percent_of_the_best": near}
 

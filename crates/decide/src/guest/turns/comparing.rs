@@ -70,6 +70,7 @@ impl Comparing {
         self.blocks.len().is_multiple_of(2)
     }
 
+    /// What each whole pair says.
     pub(super) fn pairs(&self) -> Vec<Compared> {
         let pairs = self.blocks.chunks_exact(2).enumerate();
         let pairs: Vec<(&Block, &Block)> = pairs

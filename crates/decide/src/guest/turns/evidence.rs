@@ -8,9 +8,9 @@
 //! 2. its system calls but for `futex`, yields and sleeps,
 //! 3. where it makes few others: its hand-overs. Its waits on conditions are a lower bound, because on one vCPU some
 //!    are spared. Its switches without those for locks are an upper one. A condition that is waited for on one vCPU
-//!    alone is a lock too: Python's threads wait so for its interpreter,
-//! 4. at last, all its system calls, or its waits by `FUTEX_WAIT` where these say less: a thread that is woken on the
-//!    vCPU of its waker is often woken twice.
+//!    alone, in any pair, is a lock too: Python's threads wait so for its interpreter,
+//! 4. at last, all its system calls, or its waits by `FUTEX_WAIT` where these say less: on one vCPU a program calls for
+//!    more wake-ups by the item.
 //!
 //! Where there is none of these, nothing is tried.
 //!
@@ -36,7 +36,7 @@ const COUNTED_MIN: f64 = 0.75;
 const BELONGS_TO_A_LOCK: f64 = 4.0;
 /// Fewer waits for a word in a block say nothing of it.
 const LOCK_WAITS_MIN: u64 = 10;
-/// Whoever waits for locks more than this part as often as on one vCPU was there.
+/// A block on several vCPUs that waits for locks more than this part as often as one on one vCPU was there for a while.
 const AS_ON_ONE_VCPU: f64 = 0.25;
 
 /// What a block counted.
@@ -182,7 +182,7 @@ fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     let waits = |calls: &SystemCalls| calls.steady + calls.waits();
     let bounds = by_calls(packed, waits).filter(|_| tells(apart, waits)).zip(ratio(packed, Block::hand_overs));
     if let Some((least, (_, most))) = bounds {
-        // Then the upper bound is none, and says nothing for one vCPU.
+        // Its own switches hold some of a lock's, so they are no upper bound: it must not speak for one vCPU.
         let most = if apart.waits_for_locks_as(packed) { most.min(1.0) } else { most };
         return (least, most.max(least));
     }

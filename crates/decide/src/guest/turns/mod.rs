@@ -45,6 +45,7 @@ const AGAIN_MAX: Nanos = Nanos::from_secs(600);
 
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
+
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
 

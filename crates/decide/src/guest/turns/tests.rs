@@ -351,7 +351,7 @@ fn a_lock_that_one_pair_shows_is_one_in_all() {
     assert_eq!((alone.most, together.most), (1.0, 1.0), "a block that was on one vCPU has no upper bound");
     let first = evidence::compare(&shows.0, &shows.1, &locks);
     assert!((0.8..0.9).contains(&first.most), "{first:?}");
-    // A pool that waits by `FUTEX_WAIT` alone wakes twice on one vCPU: SBCL's semaphores, 0.9 of the rate.
+    // Who waits by `FUTEX_WAIT` alone calls for more wake-ups on one vCPU: SBCL's semaphores, 0.9 of the rate.
     let told = evidence::compare(&block(2_500, 0, 0, 520, 740, 926), &block(2_500, 0, 0, 540, 545, 533), &locks);
     assert!((0.95..0.97).contains(&told.most), "{told:?}");
 }

@@ -23,8 +23,8 @@ const CONTRADICTS: f64 = 0.2;
 const UPPER_BOUND_CLEAR: f64 = 1.1;
 const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 
-/// What two pairs agree on stands for so many times as long: the next trial never said otherwise. What one pair alone
-/// says, or one against all others, stands for half of the time.
+/// What two pairs agree on stands for so many times as long: the next trial seldom says otherwise. What one pair alone
+/// says, or what one pair contradicts, stands for half of the time.
 const AGREED_STANDS_TIMES: u64 = 4;
 
 fn median_of(pairs: &[Compared], of: fn(&Compared) -> f64) -> f64 {
@@ -32,7 +32,7 @@ fn median_of(pairs: &[Compared], of: fn(&Compared) -> f64) -> f64 {
 }
 
 /// Whether one vCPU is better than several, once that is clear. `awake`: idle vCPUs poll where there are several.
-/// `spares_a_vcpu`: one that is left alone costs nothing.
+/// `spares_a_vcpu`: on one, the group leaves a vCPU to the host.
 pub(super) fn verdict(pairs: &[Compared], frugal: bool, spares_a_vcpu: bool, awake: bool) -> Option<bool> {
     // What counts as no slower.
     let par = if frugal { 1.0 - FRUGAL_LOSS } else { 1.0 };
