@@ -12,7 +12,7 @@ kernel=$(realpath "$1") keeper=$(realpath "$2")
 cd "$(dirname "$0")/../.."
 shift 2
 at=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$at"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$at"' EXIT
 neighbour() { target/gleaner workload matmul --for 10s | sed -n 's/.*, \([0-9.]*\) items\/s$/\1/p'; }
 alone=$(neighbour)
 echo "alone $alone"
