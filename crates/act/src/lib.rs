@@ -25,7 +25,6 @@ mod resctrl;
 mod retain;
 mod slice;
 mod state_dir;
-mod timer_slack;
 mod undo;
 mod xen;
 mod yielding;
@@ -49,7 +48,6 @@ pub use slice::{
     TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
 pub use state_dir::{default_state_dir, is_trusted_dir};
-pub use timer_slack::TimerSlack;
 pub use undo::{UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

@@ -7,20 +7,18 @@ use crate::journal::{self, Entry, Journal, JournalState, Kind, When};
 use crate::resctrl::{RemoveResctrlGroup, UnmountResctrl};
 use crate::retain::{FileValue, ResetHaltpoll};
 use crate::slice::SliceChange;
-use crate::timer_slack::TimerSlackChange;
 use crate::xen::XenSet;
 use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use std::fs::File;
 use std::path::Path;
 
 /// What a journal may hold.
-pub(crate) static KINDS: [Kind; 12] = [
+pub(crate) static KINDS: [Kind; 11] = [
     Kind::of::<RemoveCgroup>(),
     Kind::of::<DisableController>(),
     Kind::of::<GroupAffinity>(),
     Kind::of::<AffinityStep>(),
     Kind::of::<ThreadAffinity>(),
-    Kind::of::<TimerSlackChange>(),
     Kind::of::<RemoveResctrlGroup>(),
     Kind::of::<UnmountResctrl>(),
     Kind::of::<SliceChange>(),

@@ -125,7 +125,7 @@ fn a_set_user_id_program_keeps_its_rights_and_its_status() {
     std::fs::copy("/bin/sh", &shell).unwrap();
     std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let shell = shell.to_str().unwrap();
-    for options in [&[][..], &["--policy", "consolidate"], &["--timer-slack", "50us"], &["--retain", "yielding"]] {
+    for options in [&[][..], &["--policy", "consolidate"], &["--retain", "yielding"]] {
         let program = ["--", shell, "-p", "-c", "id -u; sleep 0.3; exit 3"];
         let mut command = user.gleaner(&[&["run", "--timeout", "1ms"][..], options, &program].concat());
         finish(&mut command).with_status(3).saying("0\n");

@@ -18,8 +18,6 @@ pub struct Config {
     pub costs: Option<WakeupCosts>,
     /// Means that this machine is known to refuse, and why: they are passed over where none is asked for by name.
     pub refused: Vec<(RetainMeans, String)>,
-    /// Timers of the program may expire so late, that several do in one wake-up.
-    pub timer_slack: Option<Nanos>,
     /// Which observer.
     pub observer: ObserverChoice,
     /// Groups that there may be at once, as far as the observer takes memory for each from the start.
@@ -45,7 +43,6 @@ impl Config {
             retain: machine.retain(),
             costs: None,
             refused: Vec::new(),
-            timer_slack: None,
             observer: machine.observer(),
             groups_max: 1,
             placement: PlacementRequest::Auto,
@@ -70,6 +67,6 @@ impl Config {
     /// Whether anything is to be changed.
     pub fn acts(&self) -> bool {
         let policy = self.group.policy();
-        !self.dry_run && (policy.retains() || policy.consolidates() || self.timer_slack.is_some())
+        !self.dry_run && (policy.retains() || policy.consolidates())
     }
 }

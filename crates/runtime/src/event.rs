@@ -72,11 +72,6 @@ pub enum Warning {
         /// Why.
         why: String,
     },
-    /// The program's timers are as exact as without Gleaner.
-    NoTimerSlack {
-        /// Why.
-        why: String,
-    },
     /// A vCPU is not retained.
     NotRetained {
         /// Which.
@@ -195,7 +190,6 @@ impl fmt::Display for Warning {
                 write!(f, "observing through /proc, which sees means but no distributions: {why}")
             }
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
-            Self::NoTimerSlack { why } => write!(f, "timers expire as without Gleaner: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
             Self::RetentionEnded { why } => write!(f, "no vCPU is kept awake any more: {why}"),
             Self::InterruptsStay { why } => write!(f, "interrupts stay where they are: {why}"),

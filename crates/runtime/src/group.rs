@@ -15,7 +15,7 @@ use crate::snapshot::GroupSnapshot;
 use crate::timeout_requests::GroupId;
 use crate::totals::Totals;
 use crate::tying::Tying;
-use gleaner_act::{ActError, Journal, Placement, PlacementKind, TimerSlack};
+use gleaner_act::{ActError, Journal, Placement, PlacementKind};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency, followed};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Ties, TiesWanted,
@@ -42,8 +42,6 @@ pub(crate) struct Group {
     means: Option<RetainMeans>,
     retains: bool,
     placement: Option<Placement>,
-    /// What its program is given before exec.
-    slack: Option<TimerSlack>,
     active: ActiveSet,
     /// vCPUs that a thread of it is bound to, as the last window told.
     pinned: CpuSet,
@@ -77,7 +75,6 @@ impl Group {
             means,
             retains: means.is_some(),
             placement,
-            slack: None,
             active: ActiveSet::new(vcpus.clone()),
             pinned: CpuSet::new(),
             totals: Totals::default(),
@@ -88,16 +85,6 @@ impl Group {
             tying: Tying::default(),
             guard_releases: 0,
         }
-    }
-
-    /// Its program is given this timer slack.
-    pub(crate) fn with_timer_slack(self, slack: Option<TimerSlack>) -> Self {
-        Self { slack, ..self }
-    }
-
-    /// What its program has to take on before exec.
-    pub(crate) fn timer_slack(&self) -> Option<TimerSlack> {
-        self.slack
     }
 
     /// The same for processes that run already. `whole`: the machine's vCPUs.

@@ -15,7 +15,7 @@ use crate::recent::{MachineTimes, Marks};
 use crate::retention::{Retention, Spent};
 use crate::steering::Steering;
 use crate::timeout_requests::{GroupId, TimeoutRequests};
-use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
+use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue};
 use gleaner_decide::guest::{GuestParams, Urgency};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{ObserveError, PreferredReader, ProcRoot, Seen};
@@ -157,15 +157,6 @@ impl Machine {
     /// Another process belongs to the group at this place.
     pub(crate) fn joined(&mut self, place: usize, pid: i32) {
         self.observing.joined(place, pid);
-    }
-
-    /// The program was given a timer slack, and runs as `pid`.
-    pub(crate) fn slackened(&mut self, slack: Option<TimerSlack>, pid: i32, events: &mut Events) {
-        if let (Some(slack), Some(session)) = (slack, &mut self.session)
-            && let Err(error) = slack.started(pid, &mut session.journal)
-        {
-            events.warn(Warning::NoTimerSlack { why: error.to_string() });
-        }
     }
 
     /// When the last window ended.

@@ -13,7 +13,7 @@ use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot, steal_is_reported};
 use crate::timeout_requests::GroupId;
-use gleaner_act::{SetValue, TimerSlack};
+use gleaner_act::SetValue;
 use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Urgency;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
@@ -191,11 +191,6 @@ impl Runtime {
         self.groups.iter().find_map(Group::join_file)
     }
 
-    /// What the program has to take on before exec.
-    pub fn timer_slack(&self) -> Option<TimerSlack> {
-        self.groups.iter().find_map(Group::timer_slack)
-    }
-
     /// Manages what runs below `pid` already, and all that it will start. What fails now must not cost the program: it
     /// is a warning.
     fn started(&mut self, pid: i32) {
@@ -203,7 +198,6 @@ impl Runtime {
         machine.adopted(pid);
         for group in groups.iter_mut() {
             group.started(pid);
-            machine.slackened(group.timer_slack(), pid, events);
         }
         machine.start(events);
         for group in groups.iter_mut() {

@@ -12,9 +12,7 @@ use crate::retain::{Opened as Means, Opening, Search};
 use crate::retention::Retention;
 use crate::steering::Steering;
 use crate::{Runtime, Session};
-use gleaner_act::{
-    ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos, TimerSlack,
-};
+use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, RetainMeans, VcpuId};
 use gleaner_observe::{BpfRefusal, ObserveError};
@@ -72,9 +70,8 @@ pub(crate) fn set_up(
     let (observing, retention, refusal) = equipment;
     let means = retention.as_ref().map(Retention::means);
     let placement = placement(config, &vcpus, &hierarchies, session.as_mut())?;
-    let slack = timer_slack(config, session.as_mut(), &mut events);
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
-    let group = Group::new(config, &vcpus, means, placement).with_timer_slack(slack);
+    let group = Group::new(config, &vcpus, means, placement);
     let steering = config.group.policy().consolidates().then(|| Steering::new(&vcpus));
     let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero).steering(steering);
     Ok(Runtime::new(machine, vec![group], events))
@@ -205,16 +202,6 @@ fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, Setu
         Err(error) => {
             events.warn(Warning::OnlyObserved { why: error.to_string() });
             Ok(None)
-        }
-    }
-}
-
-fn timer_slack(config: &Config, session: Option<&mut Session>, events: &mut Events) -> Option<TimerSlack> {
-    match TimerSlack::prepare(config.timer_slack?, &mut session?.journal) {
-        Ok(slack) => Some(slack),
-        Err(error) => {
-            events.warn(Warning::NoTimerSlack { why: error.to_string() });
-            None
         }
     }
 }

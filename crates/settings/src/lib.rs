@@ -27,7 +27,7 @@ pub use host::{HostSettings, HostSlice};
 pub use machine::MachineSettings;
 pub use table::{Key, Value, optional, read_text};
 pub use value::{
-    AbsolutePath, Budget, CaptureSize, GroupsMax, Interval, Overhead, RetainFor, TimerSlack, VmNames, duration_within,
+    AbsolutePath, Budget, CaptureSize, GroupsMax, Interval, Overhead, RetainFor, VmNames, duration_within,
     percent_within, size_within,
 };
 pub use words::{ObserverChoice, Profile, RetainChoice, from_word, nearest, unknown, word};

@@ -107,8 +107,6 @@ macro_rules! texts {
 texts! {
     /// How long an idle vCPU is kept awake.
     RetainFor(Duration): "1us" to "1s", "\"200us\"", time_between, shown;
-    /// How late timers may expire.
-    TimerSlack(Duration): "50us" to "100ms", "\"2ms\"", time_between, shown;
     /// A window of the host agent.
     Interval(Duration): "100ms" to "60s", "\"1s\"", time_between, shown;
     /// What idle vCPUs may poll, in per cent of one CPU; several CPUs may poll.

@@ -75,7 +75,7 @@ impl Change for GroupAffinity {
 
     fn undo(&self, run: &Run<'_>) -> Result<(), ActError> {
         let had = Had::of(&self.base, run)?;
-        run.for_its_processes((self.root_pid, self.root_start_time), true, |pids| {
+        run.for_its_processes((self.root_pid, self.root_start_time), |pids| {
             Ok(pids.into_iter().flat_map(threads_of).filter(|tid| had.widen(*tid)).count())
         })
     }

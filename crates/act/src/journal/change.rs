@@ -63,17 +63,16 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Hands over the program's processes until `undo` finds nothing left: whoever is born meanwhile inherits what is
-    /// not yet undone. `adopted`: this process's descendants since then are the program's as well.
+    /// not yet undone. This process's own descendants since the program began are the program's as well.
     pub(crate) fn for_its_processes(
         &self,
         (pid, start_time): (i32, u64),
-        adopted: bool,
         mut undo: impl FnMut(BTreeSet<i32>) -> Result<usize, ActError>,
     ) -> Result<(), ActError> {
         // A pid that was given to another process since is not the program's.
         let root = Some(pid).filter(|pid| !self.foreign && process_start_time(*pid) == Some(start_time));
         for _ in 0..PASSES {
-            let pids = self.processes(root, start_time, adopted);
+            let pids = self.processes(root, start_time);
             if undo(pids)? == 0 {
                 break;
             }
@@ -81,15 +80,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn processes(&self, root: Option<i32>, start_time: u64, adopted: bool) -> BTreeSet<i32> {
+    fn processes(&self, root: Option<i32>, start_time: u64) -> BTreeSet<i32> {
         // Nobody leaves a subreaper, and its lists of children are read faster than all of /proc.
         let is_subreaper = || rustix::process::child_subreaper().is_ok_and(|set| set.is_some());
-        if let Some(all) = (self.own && adopted && is_subreaper()).then(own_descendants).flatten() {
+        if let Some(all) = (self.own && is_subreaper()).then(own_descendants).flatten() {
             let since = |pid: &i32| process_start_time(*pid).is_some_and(|started| started >= start_time);
             return all.into_iter().filter(since).collect();
         }
         let mut pids = members(root, self.id);
-        if self.own && adopted {
+        if self.own {
             pids.extend(adopted_since(start_time));
         }
         pids

@@ -167,7 +167,6 @@ fn lines_of_every_kind_are_known() {
         r#"{"group-affinity":{"root_pid":1,"root_start_time":2,"base":"0-3"}}"#,
         r#"{"affinity-step":{"active":"0"}}"#,
         r#"{"thread-affinity":{"tid":1,"start_time":2,"own":"0"}}"#,
-        r#"{"timer-slack":{"root_pid":1,"root_start_time":2,"had_ns":50000,"set_ns":1000000}}"#,
         r#"{"remove-resctrl-group":{"path":"/x"}}"#,
         r#"{"unmount-resctrl":{"path":"/x"}}"#,
         r#"{"slice":{"tid":1,"start_time":2,"was_ns":0,"set_ns":1000000}}"#,

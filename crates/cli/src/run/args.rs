@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use gleaner_command::args::{JsonArg, PolicyArg};
 use gleaner_command::params::ParamsArg;
-use gleaner_settings::{GroupSettings, MachineSettings, TimerSlack};
+use gleaner_settings::{GroupSettings, MachineSettings};
 use std::ffi::OsString;
 
 #[derive(Debug, Args)]
@@ -30,10 +30,6 @@ pub struct RunArgs {
     /// How the program is confined to fewer vCPUs
     #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
     pub placement: PlacementArg,
-    /// Let the program's timers expire up to this late, so that several share a wake-up: 50us to 100ms. For programs
-    /// that sleep by the clock and need no exact one
-    #[arg(long, value_name = "DURATION")]
-    pub timer_slack: Option<TimerSlack>,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,

@@ -11,7 +11,6 @@ use crate::calibrate::add_what_is_kept;
 use crate::capture::Recording;
 use crate::joined::{self, Membership, Offer};
 use crate::session::listener;
-use gleaner_act::TimerSlack;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::say;
 use gleaner_model::{CpuSet, Nanos, WakeupCosts};
@@ -53,7 +52,6 @@ pub enum Order {
 pub struct BeforeExec {
     /// A cgroup.procs file.
     pub join: Option<PathBuf>,
-    pub slack: Option<TimerSlack>,
 }
 
 /// How it went.
@@ -89,7 +87,6 @@ impl Beside {
         config.strict
             || config.observer == ObserverChoice::Bpf
             || config.placement == gleaner_act::PlacementRequest::Cpuset
-            || config.timer_slack.is_some()
             || options.records
     }
 
@@ -166,10 +163,9 @@ impl Work {
             let asked = joined::look(&self.options.asking, &self.options.config);
             self.told.notes.extend(asked.err().as_deref().map(beside_the_daemon));
             let before = self.prepare().map(|prepared| {
-                let before = prepared.as_ref().map_or_else(BeforeExec::default, |runtime| BeforeExec {
-                    join: runtime.join_file(),
-                    slack: runtime.timer_slack(),
-                });
+                let before = prepared
+                    .as_ref()
+                    .map_or_else(BeforeExec::default, |runtime| BeforeExec { join: runtime.join_file() });
                 runtime = prepared;
                 before
             });

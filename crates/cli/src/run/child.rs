@@ -1,7 +1,7 @@
 //! The managed program: started so that it sees what it would see without Gleaner.
 
 use super::signals::Inherited;
-use gleaner_act::{RUN_ID_VARIABLE, TimerSlack};
+use gleaner_act::RUN_ID_VARIABLE;
 use gleaner_command::refusal::{Refusal, refusal};
 use gleaner_model::Nanos;
 use std::ffi::OsString;
@@ -21,7 +21,6 @@ pub struct Launch {
     inherited: Inherited,
     /// cgroup.procs files the child writes itself into before exec.
     join: Vec<File>,
-    slack: Option<TimerSlack>,
 }
 
 /// Why it did not start.
@@ -38,7 +37,7 @@ impl Launch {
     pub fn new(command: &[OsString], inherited: Inherited) -> Self {
         let mut process = Command::new(command.first().cloned().unwrap_or_default());
         process.args(command.iter().skip(1));
-        Self { command: process, words: command.to_vec(), inherited, join: Vec::new(), slack: None }
+        Self { command: process, words: command.to_vec(), inherited, join: Vec::new() }
     }
 
     /// Marks the program's environment, so that an undo finds processes that left its tree.
@@ -52,15 +51,10 @@ impl Launch {
         Ok(())
     }
 
-    /// The program takes this on before exec.
-    pub fn timer_slack(&mut self, slack: Option<TimerSlack>) {
-        self.slack = slack;
-    }
-
     /// Forks and executes. Says when it executed: on a busy machine the parent learns of it milliseconds later, and not
     /// equally late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
-        let (inherited, join, slack) = (self.inherited.clone(), std::mem::take(&mut self.join), self.slack);
+        let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
         let pipe = io::pipe().map_err(|error| cannot_start(&self.words, &error))?;
         let (mut told, tell) = pipe;
         let forked = gleaner_sys::monotonic();
@@ -71,10 +65,6 @@ impl Launch {
                 if unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) } < 0 {
                     return Err(io::Error::last_os_error());
                 }
-            }
-            if let Some(slack) = slack {
-                // Refused, the program runs without it.
-                let _ = slack.take_on();
             }
             // If it cannot be told, the parent takes its own time.
             let now = gleaner_sys::monotonic().0.to_ne_bytes();

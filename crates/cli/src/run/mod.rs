@@ -203,7 +203,6 @@ fn start(
     let mut launch = Launch::new(&options.command, inherited.clone());
     if let Some(before) = before {
         launch.mark(&run_id());
-        launch.timer_slack(before.slack);
         if let Some(file) = &before.join {
             let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
             launch.join(file).map_err(cannot)?;

@@ -4,7 +4,7 @@ use super::args::{PlacementArg, RunArgs};
 use crate::joined::Asking;
 use gleaner_act::PlacementRequest;
 use gleaner_command::failure::Failure;
-use gleaner_model::{Nanos, Policy};
+use gleaner_model::Policy;
 use gleaner_runtime::Config;
 use gleaner_settings::{MachineSettings, Profile};
 use std::ffi::OsString;
@@ -30,14 +30,10 @@ impl Options {
             (None, Profile::ObserveOnly) => Policy::Observe,
             (None, _) => Policy::Full,
         };
-        if policy == Policy::Off && args.timer_slack.is_some() {
-            return Err(Failure::input("--timer-slack does nothing under --policy off; take --policy observe"));
-        }
         let usual = MachineSettings::default();
         let own = [
             (args.recording.capture.is_some(), "--capture"),
             (args.strict, "--strict"),
-            (args.timer_slack.is_some(), "--timer-slack"),
             (machine.retain() != usual.retain(), "--retain"),
             (machine.observer() != usual.observer(), "--observer"),
             (args.placement != PlacementArg::Auto, "--placement"),
@@ -55,7 +51,6 @@ impl Options {
                 PlacementArg::Cpuset => PlacementRequest::Cpuset,
                 PlacementArg::Affinity => PlacementRequest::Affinity,
             },
-            timer_slack: args.timer_slack.map(|slack| Nanos::from(slack.0)),
             strict: args.strict,
             ..Config::of(crate::capture::name_of(&args.command), group)
         };
