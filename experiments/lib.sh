@@ -22,7 +22,7 @@ recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
     changed=$(git diff --stat HEAD)
     echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "command: $0 $*"
-    for name in RUN PAIRS ROUNDS BLOCKS FIRST UNTIL AGAINST CAPPED ONLY WORK SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
+    for name in RUN ROUNDS WORK TMPDIR; do
         [[ -z ${!name:-} ]] || echo "setting: $name=${!name}"
     done
     [[ -z $changed ]] || printf 'changed: %s\n' "${changed//$'\n'/$'\n'changed: }"
@@ -57,20 +57,3 @@ scenario() {
     testbed/run.sh run "$@" ${WORK:+--work "$WORK"} --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
     cat "$folder/$name.txt"
 }
-# compare NAME OPTION... -- COMMAND...: `gleaner ab`, the raw result beside the others.
-compare() {
-    local name=$1
-    shift
-    fresh "$folder/$name.json"
-    begun=yes
-    "$gleaner" ab --json "$folder/$name.json" "$@" >"$folder/$name.txt"
-}
-# shuffled SEED WORD...: the words in an order that depends on SEED and on nothing else: sorted by the hash of both. A
-# seed that is like another (round 2 at rate 100, round 21 at rate 00) makes another order.
-shuffled() {
-    local seed=$1 word
-    shift
-    for word in "$@"; do printf '%s %s\n' "$(sha256sum <<<"$seed/$word" | cut -c1-16)" "$word"; done | sort | cut -d' ' -f2-
-}
-# A seed for `shuffled`: $SEED, or one drawn now, to be written down with what was measured.
-random_seed() { echo "${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; }

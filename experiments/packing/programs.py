@@ -13,13 +13,12 @@ says how fast it was, as a part of the best one here. What is lacking is noise. 
 target/packing/programs.json), a summary beside it.
 """
 
-import argparse, importlib.util, json, math, os, platform, random, re, resource, shutil, signal
+import argparse, json, math, os, platform, random, re, resource, shutil, signal
 import statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
-_spec = importlib.util.spec_from_file_location("retention", f"{ROOT}/experiments/retention/programs.py")
-retention = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(retention)
+sys.dont_write_bytecode = True
+import guest
 
 REDIS = ('redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no >/dev/null & s=$!;'
          ' until redis-cli -s $W/r.sock ping >/dev/null 2>&1; do sleep 0.02; done; ')
@@ -91,14 +90,14 @@ PROGRAMS = {
 
 
 def prepare(work):
-    servers = retention.prepare(work)
+    servers = guest.prepare(work)
     for source in os.scandir(f"{ROOT}/experiments/packing/programs"):
         shutil.copy(source.path, work)
     env = {**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"}
     for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"),
                           ("gcc", "gcc -O1 -fopenmp -o regions regions.c"),
                           ("ocamlopt", "ocamlopt -I +threads unix.cmxa threads.cmxa events.ml -o events"),
-                          ("javac", "javac Barrier.java"),
+                          ("javac", "javac Barrier.java Queue.java Futures.java"),
                           ("erlc", "erlc ring.erl"), ("go", "go build channel.go && go build echo.go")):
         if shutil.which(tool):
             subprocess.run(command, shell=True, cwd=work, check=True, env=env)
@@ -119,14 +118,14 @@ COUNTS = ("cpu", "user", "voluntary", "switches", "calls")
 
 
 def once(command, mode, work, gleaner, machine, options):
-    undo = machine.set("haltpoll" if mode in ("haltpoll", "poll-one") else "plain")
+    machine.set("haltpoll" if mode in ("haltpoll", "poll-one") else "plain")
     words = ["bash", "-c", command]
     if mode in ("one", "poll-one"):
         words = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *words]
     if options is not None:
         words = [gleaner, "run", "--quiet", "--json", f"{work}/run.json", *options, "--", *words]
     env = {**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable, "GLEANER": gleaner}
-    before, polled, began = counted(), retention.polled(), time.monotonic()
+    before, polled, began = counted(), guest.polled(), time.monotonic()
     signal.alarm(120)
     try:
         # subprocess' own time-out looks every 50 ms, which would be in the wall time.
@@ -134,11 +133,10 @@ def once(command, mode, work, gleaner, machine, options):
     finally:
         wall = time.monotonic() - began
         signal.alarm(0)
-        undo()
-    row = {"wall": wall, "polled": retention.polled() - polled, "status": status}
+    row = {"wall": wall, "polled": guest.polled() - polled, "status": status}
     row |= {name: value - before[name] for name, value in counted().items()}
     if options is not None:
-        report = json.loads(retention.read(f"{work}/run.json"))
+        report = json.loads(guest.read(f"{work}/run.json"))
         row["decisions"] = [f"{d['at_ns'] / 1e9:.2f} {d['action']} {d['reason']}" for d in report["decisions"]]
     return row
 
@@ -163,7 +161,7 @@ def main():
     variants = {"gleaner": []} | {name: words.split() for name, words in (v.split("=", 1) for v in args.variant)}
     modes = args.modes.split(",") + [name for name in variants if name != "gleaner"]
     work = tempfile.mkdtemp(prefix="gleaner-packing-")
-    machine, servers, rows = retention.Machine(), [], {}
+    machine, servers, rows = guest.Machine(), [], {}
     try:
         servers = prepare(work)
         names = args.only.split(",") if args.only else [name for name in PROGRAMS if name not in args.skip.split(",")]
@@ -188,13 +186,21 @@ def main():
     about = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, {version}"
     result = {"machine": about, "rounds": args.rounds, **summary(rows)}
     if args.chosen_by:
-        earlier = [json.loads(retention.read(path))["programs"] for path in args.chosen_by]
-        result["chosen_and_measured_earlier"] = chosen_by(*earlier, result["programs"])
+        earlier = [json.loads(guest.read(path))["programs"] for path in args.chosen_by]
+        result = {"chosen_and_measured_earlier": chosen_by(*earlier, result["programs"]), **result}
     with open(args.out, "w") as file:
         json.dump({"machine": about, "rounds": args.rounds, "programs": rows}, file, indent=1)
     with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
-        json.dump(result, file, indent=1)
+        file.write(a_line_a_case(result))
     print(json.dumps({key: value for key, value in result.items() if key != "programs"}, indent=1))
+
+
+def a_line_a_case(result):
+    """The summary as JSON with a line for each program."""
+    *first, (_, programs) = result.items()
+    lines = [f'"{key}": {json.dumps(value)}' for key, value in first]
+    lines.append('"programs": {\n' + ",\n".join(f'  "{name}": {json.dumps(cells)}' for name, cells in programs.items()) + "\n}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def speedups(modes, mode):

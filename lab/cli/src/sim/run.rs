@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
     after_help = "The file is a test bed's scenario (docs/research/testbed.md), with a [simulator] table for the host (docs/research/simulator.md). The \
                   same file, seed and version give the same result to the last byte.\n\n\
                   Examples:\n\
-                  \x20 gleaner-lab sim run experiments/interference/scenario.toml\n\
+                  \x20 gleaner-lab sim run experiments/simulator/testbed.toml\n\
                   \x20 gleaner-lab sim run my.toml --probe probe.json   (costs of the VM where probe ran)\n\
                   \x20 gleaner-lab sim run my.toml --rounds 1 --trace timeline.json   (open it in ui.perfetto.dev)"
 )]

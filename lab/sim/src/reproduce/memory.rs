@@ -1,6 +1,6 @@
 //! dedup's memory, as both papers' reproductions have it: its stages' parts of the CPU time, and how often they use the
 //! address space, by threads a stage. Counted in a program with its structure, with what glibc has got since 2.15
-//! turned off (experiments/simulator/dedup-stages.sh, experiments/simulator/README.md).
+//! turned off (experiments/simulator/dedup-stages.sh at commit 840a7e86).
 //!
 //! Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and gives them back).
 //! What shrinks is given back by madvise, what grows is faulted in page by page; both read the address space's
