@@ -62,8 +62,7 @@ figures: ## the figures that pages quote, from the summaries in experiments/ (ne
 	@scripts/figures.py
 
 .PHONY: check
-check: toolchain ## formatting, lints, licences, and the length of pages and lines
-	@scripts/words.sh --check
+check: toolchain ## formatting, lints, licences, and the length of lines
 	@scripts/columns.sh
 	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@if command -v python3 >/dev/null && command -v jq >/dev/null; then scripts/figures.py --check; else echo "check: no python3 or jq: figures that pages quote are not checked" >&2; fi
