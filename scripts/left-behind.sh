@@ -9,7 +9,7 @@ look() {
         "$root"/proc/irq/*/smp_affinity_list; do
         [ ! -r "$file" ] || echo "$file $(cat "$file")"
     done
-    find "$root"/sys/fs/cgroup "$root"/sys/fs/resctrl -type d -name 'gleaner*' 2>/dev/null | sort
+    find "$root"/sys/fs/cgroup -type d -name 'gleaner*' 2>/dev/null | sort
     find "$root"/run/gleaner "$root/tmp/gleaner-$(id -u)" "${XDG_RUNTIME_DIR:-/nonexistent}/gleaner" -name '*.journal' 2>/dev/null | sort
 }
 

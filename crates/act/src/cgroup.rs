@@ -5,8 +5,8 @@
 
 mod changes;
 
+pub(crate) use changes::enable_controller;
 pub use changes::{DisableController, RemoveCgroup};
-pub(crate) use changes::{enable_controller, is_ours};
 
 use crate::ActError;
 use gleaner_sys::{Mount, cgroup_path, hierarchy_folder, mounts};

@@ -21,7 +21,6 @@ mod interrupts;
 mod journal;
 mod placement;
 mod procs;
-mod resctrl;
 mod retain;
 mod slice;
 mod state_dir;
@@ -38,10 +37,6 @@ pub use interrupts::Interrupts;
 pub use journal::{Change, Journal, list_journals, own_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
-pub use resctrl::{
-    CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, RemoveResctrlGroup, Resctrl,
-    ResctrlInfo, UnmountResctrl,
-};
 pub use retain::{FileValue, Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
 pub use slice::{
     Competing, Enforcer, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices, ThreadAttr,

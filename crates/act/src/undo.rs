@@ -4,7 +4,6 @@ use crate::ActError;
 use crate::affinity::{AffinityStep, GroupAffinity, ThreadAffinity};
 use crate::cgroup::{DisableController, RemoveCgroup};
 use crate::journal::{self, Entry, Journal, JournalState, Kind, When};
-use crate::resctrl::{RemoveResctrlGroup, UnmountResctrl};
 use crate::retain::{FileValue, ResetHaltpoll};
 use crate::slice::SliceChange;
 use crate::xen::XenSet;
@@ -13,14 +12,12 @@ use std::fs::File;
 use std::path::Path;
 
 /// What a journal may hold.
-pub(crate) static KINDS: [Kind; 11] = [
+pub(crate) static KINDS: [Kind; 9] = [
     Kind::of::<RemoveCgroup>(),
     Kind::of::<DisableController>(),
     Kind::of::<GroupAffinity>(),
     Kind::of::<AffinityStep>(),
     Kind::of::<ThreadAffinity>(),
-    Kind::of::<RemoveResctrlGroup>(),
-    Kind::of::<UnmountResctrl>(),
     Kind::of::<SliceChange>(),
     Kind::of::<FileValue>(),
     Kind::of::<ResetHaltpoll>(),
@@ -130,7 +127,7 @@ fn undo_unshared(state: &JournalState, own: bool) -> Result<(), ActError> {
     first_error(state, own, |_, when| when != When::Last)
 }
 
-/// What no other run needs of what runs share: controllers, mounts.
+/// What no other run needs of what runs share: controllers.
 fn undo_shared(state: &JournalState, own: bool) -> Result<(), ActError> {
     let others_have = |entry: &Entry| !journal::others_with(&state.path, &KINDS, |other| other == entry).is_empty();
     first_error(state, own, |entry, when| when == When::Last && !others_have(entry))

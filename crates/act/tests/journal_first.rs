@@ -6,8 +6,6 @@
 
 #[path = "support/actuators.rs"]
 mod actuators;
-#[path = "support/fake_resctrl.rs"]
-mod fake_resctrl;
 #[path = "support/journal_fs.rs"]
 mod journal_fs;
 
@@ -40,8 +38,6 @@ actuators! {
     slices: SLICES,
     pm_qos: PM_QOS,
     haltpoll: HALTPOLL,
-    resctrl_group: RESCTRL_GROUP,
-    resctrl_mount: RESCTRL_MOUNT,
     xen_credit: XEN_CREDIT,
     xen_credit2: XEN_CREDIT2,
     xen_rtds: XEN_RTDS,

@@ -1,8 +1,7 @@
 //! What an undo does, line by line: in which order, to whom, and what it leaves alone.
 
 use gleaner_act::{
-    AffinityStep, GroupAffinity, Journal, RemoveCgroup, RemoveResctrlGroup, UndoOutcome, process_start_time,
-    undo_journal, undo_own,
+    AffinityStep, GroupAffinity, Journal, RemoveCgroup, UndoOutcome, process_start_time, undo_journal, undo_own,
 };
 use gleaner_model::CpuSet;
 use rustix::process::Pid;
@@ -30,7 +29,7 @@ fn the_newest_change_is_undone_first() {
     // Each can only go before the one that it is in.
     let nested = ["a", "a/b", "a/b/c"].map(|name| dir.path().join(name));
     for path in &nested {
-        journal.before(&RemoveResctrlGroup { path: path.clone() }).unwrap();
+        journal.before(&RemoveCgroup { path: path.clone(), members_to: None }).unwrap();
         fs::create_dir(path).unwrap();
     }
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 3 });

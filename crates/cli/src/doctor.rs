@@ -141,7 +141,6 @@ fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, 
     let halt = polling.or(halt);
     all.push(capability("cpu.idle", idle));
     all.push(capability("yielding", yielding));
-    all.push(capability("resctrl", crate::host::llc::in_a_line()));
     if let Err(error) = session.end() {
         all.push(capability("undo", Err(format!("{error}: run `gleaner restore`"))));
     }

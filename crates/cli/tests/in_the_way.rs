@@ -332,7 +332,7 @@ fn slices_are_not_set_by_another_namespaces_numbers() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for command in ["list --for 10ms", "slice --tid 1 --slice 1ms --for 1s", "run --for 1s", "llc --for 1s"] {
+    for command in ["list --for 10ms", "slice --tid 1 --slice 1ms --for 1s", "run --for 1s"] {
         let said = in_namespaces(&["-pf"], folder.path(), &format!("$G host {command}"));
         said.with_status(1).naming(&["another PID namespace"]);
     }

@@ -116,8 +116,7 @@ const ROOMS: &[Room] = &[
     },
     // What the papers say, and nothing of who simulates it.
     Room { name: "gleaner-papers", knows: &[], outside: Some(&["serde", "toml"]) },
-    // A simulator runs the policies themselves.
-    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide", "gleaner-papers"], outside: None },
+    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-papers"], outside: None },
     Room {
         name: "gleaner-sim",
         knows: &["gleaner-model", "gleaner-decide", "gleaner-recording", "gleaner-scenario", "gleaner-papers"],

@@ -15,8 +15,6 @@
 //!   waking: who wakes whom among them, thread by thread, for as long as somebody asks
 //!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
-//!   llc_counts: where a thread's figures of the last level come from
-//!   perf_counters: what a thread does with the last-level cache, by the processor's counters
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
 //! ```
 //!
@@ -31,10 +29,8 @@ mod cpuidle;
 mod error;
 mod host;
 mod hypervisor;
-mod llc_counts;
 mod neighbours;
 mod observer;
-mod perf_counters;
 mod procfs;
 mod progress;
 mod run_intervals;
@@ -59,10 +55,8 @@ pub use host::{
     SwitchCost, exit_cost, exit_cost_from_host, host_facts, slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
-pub use llc_counts::LlcCountFiles;
 pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
 pub use observer::Observer;
-pub use perf_counters::{LlcCountSource, LlcCounterRefusal, LlcCounters, LlcThreadCounts, NotCounted};
 pub use procfs::ProcfsObserver;
 pub use progress::ProgressFile;
 pub use run_intervals::{

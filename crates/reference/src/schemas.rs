@@ -45,7 +45,7 @@ macro_rules! described {
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
         AbReport CacheClassReport CacheRecordReport CacheReport CaptureReport DoctorReport HostListReport
-        HostProbeReport HostRunReport LlcReport ProbeReport RecordReport ReplayReport ReproductionReport
+        HostProbeReport HostRunReport ProbeReport RecordReport ReplayReport ReproductionReport
         RunReport ScenarioReport SimRecordingReport SimReport SliceReport StatusReport SweepReport VerifyReport
         WorkloadReport XenListReport XenSliceReport
     ];

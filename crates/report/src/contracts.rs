@@ -3,7 +3,7 @@
 use crate::show::Shown;
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
-    HostProbeReport, HostRunReport, LlcReport, ProbeReport, RecordReport, ReplayReport, ReproductionReport, RunReport,
+    HostProbeReport, HostRunReport, ProbeReport, RecordReport, ReplayReport, ReproductionReport, RunReport,
     ScenarioReport, SimRecordingReport, SimReport, SliceReport, StatusReport, SweepReport, VerifyReport,
     WorkloadReport, XenListReport, XenSliceReport,
 };
@@ -34,7 +34,6 @@ contracts! {
     HostListReport: "gleaner.host-list/1",
     HostProbeReport: "gleaner.host-probe/1",
     HostRunReport: "gleaner.host-run/1",
-    LlcReport: "gleaner.llc/1",
     ProbeReport: "gleaner.probe/1",
     RecordReport: "gleaner.record/1",
     ReplayReport: "gleaner.replay/1",

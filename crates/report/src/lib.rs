@@ -17,7 +17,6 @@ mod host_list;
 mod host_probe;
 mod host_run;
 pub mod html;
-mod llc;
 mod probe;
 mod recording;
 mod replay;
@@ -52,7 +51,6 @@ pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice,
     HostTurn, HostTurnFigures, HostVmFigures, decision_lines, unfair_words,
 };
-pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use replay::{DamageRecord, ReplayAction, ReplayChange, ReplayDifference, ReplayGroup, ReplayReport};

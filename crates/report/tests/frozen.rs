@@ -72,7 +72,6 @@ fn what_was_written_then_is_read_today() {
         HostListReport,
         HostProbeReport,
         HostRunReport,
-        LlcReport,
         ProbeReport,
         RecordReport,
         ReplayReport,

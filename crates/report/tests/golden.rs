@@ -14,8 +14,6 @@ mod capture;
 mod host;
 #[path = "golden/host_run.rs"]
 mod host_run;
-#[path = "golden/llc.rs"]
-mod llc;
 #[path = "golden/recording.rs"]
 mod recording;
 #[path = "golden/replay.rs"]

@@ -28,7 +28,6 @@ fn whatever_is_left_behind_is_named() {
         (limit, "n/a\n"),
         ("sys/fs/cgroup/cpuset/gleaner-7-8/tasks", ""),
         ("sys/fs/cgroup/user.slice/gleaner-7-8/cgroup.procs", ""),
-        ("sys/fs/resctrl/gleaner-7/tasks", ""),
         ("run/gleaner/7-8.journal", ""),
     ] {
         for (path, text) in unchanged {
@@ -40,8 +39,7 @@ fn whatever_is_left_behind_is_named() {
         let said = look(folder.path(), Some(&before));
         let told = String::from_utf8_lossy(&said.stderr).into_owned();
         assert_eq!(said.status.code(), Some(1), "{path}: {told}");
-        let named =
-            if path.contains("cgroup") || path.contains("resctrl") { path.rsplit_once('/').unwrap().0 } else { path };
+        let named = if path.contains("cgroup") { path.rsplit_once('/').unwrap().0 } else { path };
         assert!(told.contains(&format!("> {}", folder.path().join(named).display())), "{path}: {told}");
     }
 }

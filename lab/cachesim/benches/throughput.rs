@@ -12,6 +12,7 @@
 use gleaner_cachesim::ContextId;
 use gleaner_cachesim::core_model::CoreConfig;
 use gleaner_cachesim::hierarchy::{ContextCounters, Hierarchy, HierarchyConfig};
+use gleaner_cachesim::insertion::{Insertion, Quantum};
 use gleaner_cachesim::machine::{ContextConfig, Machine, MachineConfig, SWITCH_CYCLES};
 use gleaner_cachesim::miss_ratio::{MissRatio, Sampling};
 use gleaner_cachesim::paging::{Paging, PagingConfig};
@@ -19,7 +20,6 @@ use gleaner_cachesim::policy::PolicyKind;
 use gleaner_cachesim::trace::recording::{Recorder, Recording};
 use gleaner_cachesim::trace::synthetic::{Band, Profile, Synthetic};
 use gleaner_cachesim::trace::{Record, Shared, Trace};
-use gleaner_decide::host::{Insertion, Quantum};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::path::Path;

@@ -364,7 +364,7 @@ impl<W: LlcWatch> Hierarchy<W> {
     }
 
     /// Tells the last level's policy what a quantum was like.
-    pub fn quantum_ended(&mut self, context: ContextId, quantum: gleaner_decide::host::Quantum) {
+    pub fn quantum_ended(&mut self, context: ContextId, quantum: crate::insertion::Quantum) {
         self.l3.policy_mut().quantum_ended(context, quantum);
     }
 }

@@ -8,7 +8,7 @@
 //! ```text
 //! trace ──▶ machine ─┬─ core_model   latencies -> cycles
 //!                    ├─ paging       virtual -> physical, page colours
-//!                    └─ hierarchy ─┬─ cache ── policy ──▶ decide::host::insertion
+//!                    └─ hierarchy ─┬─ cache ── policy ──▶ insertion
 //!                                  └─ dram
 //! miss_ratio    a trace's miss-ratio curve in one pass
 //! ```
@@ -16,11 +16,13 @@
 #![allow(clippy::missing_errors_doc, reason = "each error type says what it is for, and names its remedy")]
 
 pub mod cache;
+pub mod cache_class;
 pub mod classify;
 pub mod core_model;
 pub mod dram;
 mod geometry;
 pub mod hierarchy;
+pub mod insertion;
 mod line;
 pub mod machine;
 pub mod miss_ratio;

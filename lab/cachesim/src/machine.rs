@@ -10,10 +10,10 @@ use crate::core_model::{CoreClock, CoreConfig, TICKS_PER_CYCLE};
 use crate::dram::DramCounters;
 use crate::geometry::GeometryError;
 use crate::hierarchy::{ContextCounters, Hierarchy, HierarchyConfig, LlcWatch, Served};
+use crate::insertion::Quantum;
 use crate::line::ContextId;
 use crate::paging::{Paging, PagingConfig};
 use crate::trace::{BATCH, Kind, Record, Trace, TraceError};
-use gleaner_decide::host::Quantum;
 use gleaner_model::Nanos;
 
 /// The clock of Table V, Hz.

@@ -6,9 +6,9 @@
 
 use fastrand::Rng;
 use gleaner_cachesim::cache::{Cache, Fill};
+use gleaner_cachesim::insertion::{Insertion, Quantum};
 use gleaner_cachesim::policy::{Policy, PolicyKind, Replacement};
 use gleaner_cachesim::{ContextId, Geometry, Line};
-use gleaner_decide::host::{Insertion, Quantum};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy)]

@@ -82,7 +82,7 @@ impl Change for DisableController {
 }
 
 /// Whether it is called as what Gleaner makes.
-pub(crate) fn is_ours(path: &Path) -> bool {
+fn is_ours(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"gleaner-"))
 }
 

@@ -145,15 +145,12 @@ fn what_is_no_cgroup_is_left_alone() {
     let gone = dir.path().join("gleaner-2-1");
     assert!(RemoveCgroup { path: gone, members_to: None }.check().is_ok());
     assert!(RemoveCgroup { path: dir.path().to_owned(), members_to: None }.check().is_err());
-    assert!(RemoveResctrlGroup { path: dir.path().to_owned() }.check().is_err());
     let controller = |parent: &Path, controller: &str| {
         DisableController { parent: parent.to_owned(), controller: controller.into() }.check()
     };
     assert!(controller(dir.path(), "cpu").is_err());
     assert!(controller(Path::new("/sys/fs/cgroup/no/such"), "cpu").is_ok());
     assert!(controller(Path::new("/sys/fs/cgroup/no/such"), "memory").is_err());
-    assert!(UnmountResctrl { path: "/home".into() }.check().is_err());
-    assert!(UnmountResctrl { path: "/sys/fs/resctrl".into() }.check().is_ok());
 }
 
 /// As every version has written them.
@@ -167,8 +164,6 @@ fn lines_of_every_kind_are_known() {
         r#"{"group-affinity":{"root_pid":1,"root_start_time":2,"base":"0-3"}}"#,
         r#"{"affinity-step":{"active":"0"}}"#,
         r#"{"thread-affinity":{"tid":1,"start_time":2,"own":"0"}}"#,
-        r#"{"remove-resctrl-group":{"path":"/x"}}"#,
-        r#"{"unmount-resctrl":{"path":"/x"}}"#,
         r#"{"slice":{"tid":1,"start_time":2,"was_ns":0,"set_ns":1000000}}"#,
         r#"{"file-value":{"path":"/x","had":"0","set":"1"}}"#,
         r#"{"reset-haltpoll":{"sys":"/sys"}}"#,

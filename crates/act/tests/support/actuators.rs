@@ -2,10 +2,9 @@
 //!
 //! A new actuator is a new constant here and its name in the list of `journal_first.rs`.
 
-use crate::fake_resctrl::{FakeResctrl, Machine};
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, Haltpoll, IdleGroup, Journal, Placement, PlacementRequest, PmQos, RUN_ID_VARIABLE,
-    Resctrl, Retainer, SliceSupport, Slices, XenChange, Xl, allowed_cpus, change_xen, thread_attr,
+    Retainer, SliceSupport, Slices, XenChange, Xl, allowed_cpus, change_xen, thread_attr,
 };
 use gleaner_model::{CpuSet, Nanos, VcpuId, XenSetting};
 use rustix::process::Pid;
@@ -13,7 +12,7 @@ use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 
 /// A way in which the machine is changed.
@@ -234,57 +233,6 @@ pub const HALTPOLL: Actuator = Actuator {
     act: |words, journal| {
         let retainer = Haltpoll::open(Path::new(&words[0]), journal).map_err(|error| error.to_string())?;
         retain(retainer, journal)
-    },
-};
-
-/// A group of the last-level cache, a thread in it, and a monitoring group.
-pub const RESCTRL_GROUP: Actuator = Actuator {
-    name: "resctrl_group",
-    world: |_, _| {
-        let fake = FakeResctrl::mount(Machine::default()).ok_or("root and /dev/fuse")?;
-        let sleeper = Sleeper::start(None);
-        let words = vec![fake.path().display().to_string(), sleeper.pid().to_string()];
-        let look = move || format!("{:?} {}", fake.groups(), fake.holds("", sleeper.pid()));
-        Ok(World { words, look: Box::new(look) })
-    },
-    act: |words, journal| {
-        let (root, pid) = (Path::new(&words[0]), pid_in(words, 1));
-        let said = |error: gleaner_act::ActError| error.to_string();
-        let mut resctrl = Resctrl::open(root).map_err(said)?;
-        let group = resctrl.group("thrash", 0x600, journal).map_err(said)?;
-        resctrl.join(&group, pid).map_err(said)?;
-        resctrl.monitor(&group, "web", &[pid], journal).map(drop).map_err(said)
-    },
-};
-
-/// A fake one and where it may be bound to. A binding that is left would keep the fake from ending.
-struct Bound {
-    target: PathBuf,
-    fake: FakeResctrl,
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.target, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-/// The mount of resctrl itself: a fake one bound to where the kernel's would be.
-pub const RESCTRL_MOUNT: Actuator = Actuator {
-    name: "resctrl_mount",
-    world: |_, folder| {
-        let fake = FakeResctrl::mount(Machine::default()).ok_or("root and /dev/fuse")?;
-        let target = folder.join("resctrl");
-        fs::create_dir(&target).unwrap();
-        let words = vec![fake.path().display().to_string(), target.display().to_string()];
-        let bound = Bound { target, fake };
-        let look = move || format!("{} {:?}", bound.target.join("info").is_dir(), bound.fake.groups());
-        Ok(World { words, look: Box::new(look) })
-    },
-    act: |words, journal| {
-        let (fake, target) = (PathBuf::from(&words[0]), Path::new(&words[1]));
-        let bind = |target: &Path| rustix::mount::mount_bind(&fake, target);
-        Resctrl::mount_with(target, bind, journal).map(drop).map_err(|error| error.to_string())
     },
 };
 

@@ -1,7 +1,6 @@
 //! `gleaner host`: for whoever runs the hypervisor.
 
 mod list;
-pub(crate) mod llc;
 mod probe;
 mod run;
 mod shared;
@@ -28,8 +27,6 @@ enum HostCommand {
     Slice(slice::SliceArgs),
     /// The host agent: one slice for all VMs, or the best for those that share CPUs
     Run(run::RunArgs),
-    /// Give thrashing VMs the least of the last-level cache, and the others the rest
-    Llc(llc::LlcArgs),
 }
 
 pub fn main(args: &HostArgs) -> Result<u8, Failure> {
@@ -47,6 +44,5 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
         HostCommand::Probe(args) => probe::main(args),
         HostCommand::Slice(args) => slice::main(args),
         HostCommand::Run(args) => run::main(args),
-        HostCommand::Llc(args) => llc::main(args),
     }
 }

@@ -3,8 +3,8 @@
 use crate::show::{Document, Shown};
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
-    HostRunReport, LlcReport, ProbeReport, RecordReport, ReproductionReport, RunReport, ScenarioReport,
-    SimRecordingReport, SimReport, SliceReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
+    HostRunReport, ProbeReport, RecordReport, ReproductionReport, RunReport, ScenarioReport, SimRecordingReport,
+    SimReport, SliceReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
 };
 use crate::{ab, run, workload};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Re
 }
 
 /// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 21] = [
+const KNOWN: [(&str, &str, Reader); 20] = [
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
@@ -60,7 +60,6 @@ const KNOWN: [(&str, &str, Reader); 21] = [
     }),
     (HostRunReport::SCHEMA, "gleaner host run", printed::<HostRunReport>),
     (SliceReport::SCHEMA, "gleaner host slice", printed::<SliceReport>),
-    (LlcReport::SCHEMA, "gleaner host llc", printed::<LlcReport>),
     (HostListReport::SCHEMA, "gleaner host list", printed::<HostListReport>),
     (HostProbeReport::SCHEMA, "gleaner host probe", printed::<HostProbeReport>),
     (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),

@@ -3,8 +3,8 @@
 
 use super::recency::{on_a_stack, promote};
 use super::replacement::Replacement;
+use crate::insertion::{Insertion, InsertionSampler, Quantum};
 use crate::line::{ContextId, Line};
-use gleaner_decide::host::{Insertion, InsertionSampler, Quantum};
 
 const CONTEXTS: usize = 256;
 

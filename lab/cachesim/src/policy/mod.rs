@@ -23,8 +23,8 @@ pub mod rrip;
 pub use replacement::Replacement;
 
 use crate::geometry::{Geometry, GeometryError};
+use crate::insertion::{Insertion, Quantum};
 use crate::line::{ContextId, Line};
-use gleaner_decide::host::{Insertion, Quantum};
 
 /// A policy by name.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! What a replacement policy decides, of which a cache has one.
 
+use crate::insertion::Quantum;
 use crate::line::{ContextId, Line};
-use gleaner_decide::host::Quantum;
 
 /// What one replacement policy decides. `ways` is one set; `context` is the one on whose behalf things happen.
 pub trait Replacement {

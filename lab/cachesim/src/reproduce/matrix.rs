@@ -4,9 +4,9 @@ use super::programs::{Mix, Program};
 use super::result::{Extent, Progress, ReproduceError};
 use super::simulate::{ContextResult, Setup, long, short, simulate};
 use super::source::Source;
+use crate::insertion::Insertion;
 use crate::policy::PolicyKind;
 use crate::prefetch::PrefetchParams;
-use gleaner_decide::host::Insertion;
 use rayon::prelude::*;
 
 /// The bars of Figures 10, 11 and 12.

@@ -14,14 +14,12 @@
 //!
 //! One miss per 1,000 instructions costs at most 170 cycles (docs/research/cachesim.md, memory), a CPI of 0.17 beside
 //! the program's own of 0.25 or, usually, much more; below that, nothing that is done to the cache is felt. And a
-//! working set fits a cache when most of its accesses hit. Who measures a curve (`gleaner-lab cache classify`) and who
-//! reads counters of a vCPU (`gleaner host llc`) gives what they know.
-
-use serde::{Deserialize, Serialize};
+//! working set fits a cache when most of its accesses hit. Whoever measures a curve
+//! (`gleaner-lab cache classify`) gives what they know.
 
 /// How much a context uses the last level, per 1,000 instructions ("pki"); `None` where it is not known. Figures that
 /// are not finite or are below 0 count as not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheUse {
     /// Accesses that reach the last level, that is misses of the level before it.
     pub accesses_pki: Option<f64>,
@@ -33,8 +31,7 @@ pub struct CacheUse {
 }
 
 /// The thresholds; see the head of this file for where they are from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheClassParams {
     /// Fewer misses per 1,000 instructions without the last level are CPU-bound. Ours: 1.
     pub without_pki_min: f64,
@@ -49,8 +46,7 @@ impl Default for CacheClassParams {
 }
 
 /// The paper's types of contexts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheClass {
     /// *CPU*: its working set fits the second level. It needs no last level and disturbs nobody much.
     CpuBound,
