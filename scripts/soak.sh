@@ -105,7 +105,8 @@ done
 kill -0 "$daemon" || { echo "the daemon has ended:" >&2; cat "$work/log" >&2; exit 1; }
 
 asked capture "$work/x.capture" >/dev/null
-"$binary" dump "$work/x.capture" --csv 2>/dev/null | awk -F, 'NR > 1 { print int($3 / 1000000) }' | sort -n |
+"$binary" dump "$work/x.capture" --what windows --json 2>/dev/null |
+    sed -n 's/.*"what":"window".*"length_ns":\([0-9]*\)[0-9]\{6\},.*/\1/p' | sort -n |
     awk '{ at[NR] = $1 } END { if (NR) printf "windows: %d, %d ms in the median, %d ms at the 99th percentile, %d ms at most\n",
         NR, at[int((NR + 1) / 2)], at[int((NR * 99 + 99) / 100)], at[NR] }'
 "$binary" replay "$work/x.capture" | tail -1

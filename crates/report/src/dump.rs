@@ -1,8 +1,8 @@
-//! Lines of `gleaner dump`: each record of a capture as JSON, as a row of a table, or in words.
+//! Lines of `gleaner dump`: each record of a capture as JSON, or in words.
 
 use crate::replay::DamageRecord;
 use crate::run::DecisionRecord;
-use crate::text::{csv, percent, time};
+use crate::text::{percent, time};
 use gleaner_model::{Decision, Nanos, Source, VcpuWindow, Window};
 use serde::Serialize;
 use std::fmt;
@@ -165,17 +165,6 @@ impl DumpWindow {
             vcpus: window.vcpus.iter().map(vcpu).collect(),
         }
     }
-
-    fn sums(&self) -> Sums<'_> {
-        let sum = |of: fn(&DumpVcpu) -> u64| self.vcpus.iter().map(of).fold(0, u64::saturating_add);
-        Sums {
-            of: self,
-            busy_ns: sum(|vcpu| vcpu.busy_ns),
-            retained_ns: sum(|vcpu| vcpu.retained_ns),
-            halted_ns: sum(|vcpu| vcpu.halted_ns),
-            steal_ns: sum(|vcpu| vcpu.steal_ns),
-        }
-    }
 }
 
 impl DumpDecision {
@@ -183,38 +172,6 @@ impl DumpDecision {
     pub fn of(group: &str, decision: &Decision) -> Self {
         Self { group: group.to_owned(), decision: DecisionRecord::from(decision) }
     }
-}
-
-impl DumpLine {
-    /// The columns of a table of windows; vCPUs' times are sums.
-    pub const WINDOW_COLUMNS: &'static str = "group,at_ns,length_ns,source,decided,threads,new_threads,cpu_time_ns,\
-                                              voluntary_switches,involuntary_switches,progress,idle_entries,halts,\
-                                              busy_ns,retained_ns,halted_ns,steal_ns";
-    /// ... of decisions.
-    pub const DECISION_COLUMNS: &'static str = "group,at_ns,action,vcpu,reason";
-    /// ... of events.
-    pub const EVENT_COLUMNS: &'static str = "at_ns,text";
-
-    /// As a row of its table; `None` where there is none for it. What is unknown is empty.
-    pub fn row(&self) -> Option<String> {
-        match self {
-            Self::Window(of) => Some(csv(&of.sums(), Self::WINDOW_COLUMNS)),
-            Self::Decision(decision) => Some(csv(decision, Self::DECISION_COLUMNS)),
-            Self::Event { .. } => Some(csv(self, Self::EVENT_COLUMNS)),
-            _ => None,
-        }
-    }
-}
-
-/// A window with what its vCPUs did all together.
-#[derive(Serialize)]
-struct Sums<'a> {
-    #[serde(flatten)]
-    of: &'a DumpWindow,
-    busy_ns: u64,
-    retained_ns: u64,
-    halted_ns: u64,
-    steal_ns: u64,
 }
 
 impl fmt::Display for DumpLine {
@@ -249,9 +206,10 @@ impl fmt::Display for DumpWindow {
         let (at, length) = (time(self.at_ns), time(self.length_ns));
         let cpus = Nanos(self.cpu_time_ns).share_of(Nanos(self.length_ns));
         let all = (self.length_ns as f64 * self.vcpus.len() as f64).max(1.0);
-        let Sums { busy_ns, retained_ns, halted_ns, steal_ns, .. } = self.sums();
-        let [busy, retained, halted, stolen] =
-            [busy_ns, retained_ns, halted_ns, steal_ns].map(|ns| percent(ns as f64 / all));
+        let share =
+            |of: fn(&DumpVcpu) -> u64| percent(self.vcpus.iter().map(of).fold(0, u64::saturating_add) as f64 / all);
+        let (busy, retained) = (share(|vcpu| vcpu.busy_ns), share(|vcpu| vcpu.retained_ns));
+        let (halted, stolen) = (share(|vcpu| vcpu.halted_ns), share(|vcpu| vcpu.steal_ns));
         write!(
             f,
             "{at:>7}  {group}: {length} window, {threads} threads, {cpus:.2} CPUs, {voluntary_switches} switches; vCPUs \
@@ -280,20 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_a_line_of_each_kind() {
+    fn a_window_is_a_line_of_json_and_of_text() {
         let line = DumpLine::Window(DumpWindow::of("a,b", true, &window()));
-        assert_eq!(line.row().unwrap(), "\"a,b\",1000,100,procfs,true,2,0,20,7,0,,3,2,25,0,75,0");
-        assert_eq!(DumpLine::WINDOW_COLUMNS.split(',').count(), 17);
         let json = serde_json::to_value(&line).unwrap();
         assert_eq!((json["what"].as_str(), json["vcpus"][0]["busy_ns"].as_u64()), (Some("window"), Some(25)));
         assert_eq!(json["progress"], serde_json::Value::Null);
         let text = line.to_string();
         assert!(text.contains("a,b: 100ns window, 2 threads, 0.20 CPUs") && text.contains("25.0 % busy"), "{text}");
-    }
-
-    #[test]
-    fn events_are_rows_and_ends_are_none() {
-        assert_eq!(DumpLine::Event { at_ns: 5, text: "x".into() }.row().as_deref(), Some("5,x"));
-        assert_eq!(DumpLine::End { why: "full".into() }.row(), None);
     }
 }

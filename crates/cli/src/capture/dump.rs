@@ -14,24 +14,20 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --json each line is one object: `what` says which kind. With --csv there is one kind, by default \
-                  windows; vCPUs' times are sums. What is damaged is said with its place, what can be read is printed all \
+    after_help = "With --json each line is one object: `what` says which kind. What is damaged is said with its place, what can be read is printed all \
                   the same, and the status is 1.\n\n\
                   Examples:\n\
                   \x20 gleaner dump redis.capture\n\
                   \x20 gleaner dump redis.capture --what decisions\n\
-                  \x20 gleaner dump redis.capture --csv >windows.csv"
+                  \x20 gleaner dump redis.capture --json | jq 'select(.what == \"window\").threads'"
 )]
 pub struct DumpArgs {
     /// What `--capture` or `gleaner capture` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Print JSON, an object a line
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
-    /// Print a table of comma-separated values
     #[arg(long)]
-    pub csv: bool,
+    pub json: bool,
     /// Print only these
     #[arg(long, value_enum)]
     pub what: Option<What>,
@@ -51,7 +47,7 @@ pub enum What {
 pub fn main(args: &DumpArgs) -> Result<u8, Failure> {
     let mut reader = open(&args.file)?;
     let mut printer = Printer { args, to: BufWriter::new(io::stdout().lock()), names: Names::default(), damages: 0 };
-    let result = printer.header().and_then(|()| reader.try_for_each(|item| printer.item(&item)));
+    let result = reader.try_for_each(|item| printer.item(&item));
     match result.and_then(|()| printer.to.flush()) {
         // Whoever reads has enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
@@ -74,23 +70,6 @@ struct Printer<'a, W> {
 }
 
 impl<W: Write> Printer<'_, W> {
-    fn header(&mut self) -> io::Result<()> {
-        if !self.args.csv {
-            return Ok(());
-        }
-        let columns = match self.table() {
-            What::Windows => DumpLine::WINDOW_COLUMNS,
-            What::Decisions => DumpLine::DECISION_COLUMNS,
-            What::Events => DumpLine::EVENT_COLUMNS,
-        };
-        writeln!(self.to, "{columns}")
-    }
-
-    /// A table has one kind of rows.
-    fn table(&self) -> What {
-        self.args.what.unwrap_or(What::Windows)
-    }
-
     fn item(&mut self, item: &Item) -> io::Result<()> {
         match item {
             Item::Record(record) => {
@@ -117,12 +96,6 @@ impl<W: Write> Printer<'_, W> {
             DumpLine::Event { .. } => Some(What::Events),
             _ => None,
         };
-        if self.args.csv {
-            return match line.row().filter(|_| of == Some(self.table())) {
-                Some(row) => writeln!(self.to, "{}", printable_text(&row)),
-                None => Ok(()),
-            };
-        }
         // What is no kind by itself frames the others.
         if of.is_some() && self.args.what.is_some_and(|what| of != Some(what)) {
             return Ok(());
