@@ -5,7 +5,7 @@ use gleaner_command::args::duration_within;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{Output, has_colours};
 use gleaner_daemon::default_socket;
-use gleaner_tui::{Look, Options, Source, TopError};
+use gleaner_tui::{Look, Options, TopError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,20 +15,15 @@ use std::time::Duration;
                         Bars are told apart without colours too; NO_COLOR and --color never turn those off.\n\n\
                         Examples:\n\
                         \x20 gleaner top\n\
-                        \x20 gleaner top --once --group redis                # one screen as text, for a report\n\
-                        \x20 gleaner status --json --every 1s > status.jsonl\n\
-                        \x20 gleaner top --from status.jsonl                 # Space pauses, arrows step"
+                        \x20 gleaner top --once --group redis    # one screen as text, for a report"
 )]
 pub struct TopArgs {
     /// The daemon's socket, instead of /run/gleaner/gleaner.sock
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// How often it is asked, or a recording goes on: 100ms to 1h
+    /// How often it is asked: 100ms to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
-    /// Show a file of statuses instead, as `gleaner status --json --every 1s` writes them
-    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
-    pub from: Option<PathBuf>,
     /// The group to begin with
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
@@ -42,12 +37,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: TopArgs) -> Result<u8, Failure> {
-    let source = match (args.from, args.socket) {
-        (Some(file), _) => Source::File(file),
-        (None, socket) => Source::Daemon(socket.unwrap_or_else(default_socket)),
-    };
+    let socket = args.socket.unwrap_or_else(default_socket);
     let look = Look { colour: has_colours(), unicode: speaks_unicode() };
-    let options = Options { source, interval: args.interval, group: args.group, look };
+    let options = Options { socket, interval: args.interval, group: args.group, look };
     if args.once {
         let text = gleaner_tui::once(&options, size("COLUMNS", 80), size("LINES", 24)).map_err(failure)?;
         Output::Text.text(&text);
@@ -58,7 +50,7 @@ pub fn main(args: TopArgs) -> Result<u8, Failure> {
 
 fn failure(error: TopError) -> Failure {
     match error {
-        TopError::NoTerminal(_) | TopError::Recording(_) => Failure::input(error),
+        TopError::NoTerminal(_) => Failure::input(error),
         error => Failure::work(error),
     }
 }

@@ -6,8 +6,7 @@ use common::daemon::{Daemon, WATCHED, group};
 use common::program::Program;
 use common::tmux::Tmux;
 use common::{GLEANER, comes_true, finish, gleaner, send};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 
 /// A daemon that watches one program, and a terminal that shows it, by way of a link to its socket.
 struct Shown {
@@ -200,54 +199,13 @@ fn without_a_terminal_it_says_what_to_use_instead() {
 }
 
 #[test]
-fn one_screen_is_printed_and_a_file_of_statuses_is_shown_again() {
-    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+fn one_screen_is_printed() {
+    let program = Program::start();
     let daemon = Daemon::start(&group("one", &program, WATCHED));
-    let file = folder.path().join("status.jsonl");
-    let mut asks = gleaner(["status", "--json", "--every", "100ms", "--state-dir", daemon.state().to_str().unwrap()]);
-    let mut asking = asks.stdout(Stdio::from(std::fs::File::create(&file).unwrap())).spawn().unwrap();
-    let lines = || std::fs::read_to_string(&file).unwrap().lines().count();
-    assert!(comes_true(|| lines() >= 12));
-    send(i32::try_from(asking.id()).unwrap(), libc::SIGTERM);
-    assert_eq!(asking.wait().unwrap().code(), Some(0));
     let socket = daemon.state().join("gleaner.sock");
-    let once = |words: &[&str]| {
-        finish(gleaner(["top", "--once"]).args(words).env("LC_ALL", "C").env("COLUMNS", "100")).with_status(0).stdout
-    };
-    let live = once(&["--socket", socket.to_str().unwrap()]);
-    assert!(live.contains("[one]") && live.contains("# work") && live.is_ascii(), "{live}");
-    let recorded = once(&["--from", file.to_str().unwrap()]);
-    assert!(recorded.contains(&format!(" {0} of {0}", lines())) && recorded.contains("[one]"), "{recorded}");
+    let mut top = gleaner(["top", "--once", "--socket", socket.to_str().unwrap()]);
+    let shown = finish(top.env("LC_ALL", "C").env("COLUMNS", "100")).with_status(0).stdout;
+    assert!(shown.contains("[one]") && shown.contains("# work") && shown.is_ascii(), "{shown}");
     assert_eq!(daemon.ends(), (Some(0), false));
     program.ends_well();
-    shows_again(&file);
-    std::fs::write(&file, "no recording").unwrap();
-    let mut top = gleaner(["top", "--once", "--from", file.to_str().unwrap()]);
-    finish(&mut top).with_status(2).naming(&["has no status", "gleaner status --json --every"]);
-}
-
-/// A recording stops, steps and plays, without a daemon.
-fn shows_again(file: &Path) {
-    let Some(tmux) = Tmux::start(&[]) else {
-        gleaner_testing::skipped("needs tmux");
-        return;
-    };
-    tmux.enter(&format!("{GLEANER} top --interval 1h --from {}", file.display()));
-    tmux.shows(" 1 of ");
-    tmux.press(&["Right", "Right"]);
-    tmux.shows(" 3 of ");
-    tmux.shows("PAUSED");
-    tmux.press(&["Left"]);
-    tmux.shows(" 2 of ");
-    tmux.press(&["H"]);
-    tmux.shows("a recording cannot be held");
-    tmux.press(&["q"]);
-    assert!(comes_true(|| !tmux.is_taken()));
-    // One that is cut off shows what is whole, and says so at its end.
-    let text = std::fs::read_to_string(file).unwrap();
-    std::fs::write(file, &text[..text.len() - 20]).unwrap();
-    tmux.enter(&format!("clear; {GLEANER} top --interval 100ms --from {}", file.display()));
-    tmux.shows("the file is broken");
-    tmux.press(&["q"]);
-    assert!(comes_true(|| !tmux.is_taken()));
 }

@@ -20,8 +20,6 @@ pub(crate) enum Order {
         group: String,
         held: bool,
     },
-    /// So many statuses on, or back; of a recording.
-    Step(isize),
 }
 
 /// Where a group ran at one moment.
@@ -29,14 +27,6 @@ pub(crate) enum Order {
 pub(crate) struct Moment {
     pub active: usize,
     pub awake: usize,
-}
-
-/// Where in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    /// From 0.
-    pub at: usize,
-    pub of: usize,
 }
 
 /// Everything that a picture is made of.
@@ -65,8 +55,6 @@ pub(crate) struct App {
     pub lost: Option<String>,
     /// What came of the last order.
     pub note: Option<String>,
-    /// `None`: live.
-    pub position: Option<Position>,
 }
 
 impl App {
@@ -82,7 +70,7 @@ impl App {
             self.history.clear();
         }
         self.lost = None;
-        if self.paused && self.position.is_none() && !is_another {
+        if self.paused && !is_another {
             return;
         }
         let is_new = is_another || self.status.as_ref().is_none_or(|shown| shown.up_ns < status.up_ns);
@@ -95,12 +83,6 @@ impl App {
     /// The daemon cannot be asked.
     pub(crate) fn lose(&mut self, why: String) {
         self.lost = Some(why);
-    }
-
-    /// What was shown before counts no more.
-    pub(crate) fn forget(&mut self) {
-        self.status = None;
-        self.history.clear();
     }
 
     fn remember(&mut self, status: &StatusReport) {
@@ -184,10 +166,6 @@ impl App {
             KeyCode::Char('j') => self.newer = (self.newer + 1).min(self.lines().saturating_sub(1)),
             KeyCode::Char('k') => self.newer = self.newer.saturating_sub(1),
             KeyCode::Char('g') => self.newer = 0,
-            KeyCode::Left | KeyCode::Right if self.position.is_some() => {
-                self.paused = true;
-                return Some(Order::Step(if key.code == KeyCode::Left { -1 } else { 1 }));
-            }
             KeyCode::Tab | KeyCode::Right => self.switch(1),
             KeyCode::BackTab | KeyCode::Left => self.switch(-1),
             KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
@@ -214,10 +192,6 @@ impl App {
     }
 
     fn ask_to_hold(&mut self) {
-        if self.position.is_some() {
-            self.note = Some("a recording cannot be held".to_owned());
-            return;
-        }
         let group = self.chosen().and_then(|place| self.groups().get(place).copied());
         self.asking = group.map(|group| Order::Hold { group: group.name.clone(), held: !group.held });
     }
@@ -336,9 +310,6 @@ mod tests {
         held.groups[0].held = true;
         app.show(held);
         assert_eq!(press(&mut app, &typed("Hy")), Some(Order::Hold { group: "a".into(), held: false }));
-        app.position = Some(Position { at: 0, of: 1 });
-        assert_eq!(press(&mut app, &typed("H")), None);
-        assert!(app.note.is_some() && app.asking.is_none());
     }
 
     #[test]
@@ -404,18 +375,5 @@ mod tests {
         let restarted = StatusReport { pid: 8, ..*status(5, &["a"]) };
         app.show(Box::new(restarted));
         assert_eq!((app.moments("a").count(), app.lost.as_ref()), (1, None));
-    }
-
-    #[test]
-    fn arrows_step_through_a_recording_and_stop_it() {
-        let mut app = App { position: Some(Position { at: 3, of: 9 }), ..App::new(None) };
-        app.show(status(1, &["a", "b"]));
-        assert_eq!(press(&mut app, &[KeyCode::Left]), Some(Order::Step(-1)));
-        assert!(app.paused);
-        assert_eq!(press(&mut app, &[KeyCode::Right]), Some(Order::Step(1)));
-        app.show(status(2, &["a", "b"]));
-        assert_eq!(app.status().unwrap().up_ns, 2, "a step is shown although it is paused");
-        press(&mut app, &[KeyCode::Tab]);
-        assert_eq!(chosen(&app).as_deref(), Some("b"));
     }
 }

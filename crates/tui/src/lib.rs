@@ -4,7 +4,7 @@
 //! hides it; so does a page of the last hour.
 //!
 //! ```text
-//!   feed        statuses: asked for over the control socket (a thread), or read from a file (recording)
+//!   feed        statuses: asked for over the control socket, by a thread
 //!   app         what is shown of them, and what keys do to that; pure
 //!   view/       the same as a picture: header, vcpus, group, footer; look: glyphs and colours
 //!   screen      the terminal: taken, given back
@@ -16,11 +16,9 @@
 mod app;
 mod feed;
 mod look;
-mod recording;
 mod screen;
 mod top;
 mod view;
 
 pub use look::Look;
-pub use recording::RecordingError;
-pub use top::{Options, Source, TopError, once, run};
+pub use top::{Options, TopError, once, run};

@@ -1,9 +1,8 @@
 //! Ties it together: one channel, on which keys, signals and statuses come; a picture after each.
 
-use crate::app::{App, Order, Position};
+use crate::app::{App, Order};
 use crate::feed::{Event, ask_again_and_again, status};
 use crate::look::Look;
-use crate::recording::{Recording, RecordingError};
 use crate::screen::{Screen, defuse, refusal};
 use crate::view;
 use gleaner_daemon::{ClientError, Request};
@@ -15,28 +14,16 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::raise;
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// Statuses before one that was stepped back to that make its strips.
-const STRIP: usize = 120;
-
-/// Where statuses come from.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// The daemon that listens at this socket.
-    Daemon(PathBuf),
-    /// A file of statuses.
-    File(PathBuf),
-}
+use std::time::Duration;
 
 /// What the command line says.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where statuses come from.
-    pub source: Source,
-    /// How often there is a new one.
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// How often it is asked.
     pub interval: Duration,
     /// The group to begin with.
     pub group: Option<String>,
@@ -55,9 +42,6 @@ pub enum TopError {
     /// The daemon cannot be asked.
     #[error(transparent)]
     Daemon(#[from] ClientError),
-    /// The file has nothing to show.
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
     /// The terminal is gone, or there can be no thread.
     #[error("the terminal: {0}")]
     Terminal(#[from] io::Error),
@@ -87,14 +71,7 @@ pub fn run(options: &Options) -> Result<u8, TopError> {
 /// When there is nothing to show.
 pub fn once(options: &Options, columns: u16, rows: u16) -> Result<String, TopError> {
     let mut app = App::new(options.group.clone());
-    match &options.source {
-        Source::Daemon(socket) => app.show(status(socket)?),
-        Source::File(path) => {
-            let mut recording = Recording::open(path)?;
-            let last = recording.len() - 1;
-            replay(&mut app, &mut recording, last);
-        }
-    }
+    app.show(status(&options.socket)?);
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
     let look = Look { colour: false, ..options.look };
     let Ok(_) = terminal.draw(|frame| view::draw(frame, &app, look));
@@ -103,42 +80,24 @@ pub fn once(options: &Options, columns: u16, rows: u16) -> Result<String, TopErr
     Ok(view::text_of(&buffer))
 }
 
-/// What a view goes on with.
-enum Feed {
-    Daemon(Sender<Request>),
-    File(Recording),
-}
-
 struct Top {
     app: App,
-    feed: Feed,
+    /// What the daemon is told to do.
+    orders: Sender<Request>,
     look: Look,
-    interval: Duration,
-    /// When a recording goes on.
-    due: Instant,
 }
 
 impl Top {
     /// With something to show.
     fn begin(options: &Options, events: &Sender<Event>) -> Result<Self, TopError> {
         let mut app = App::new(options.group.clone());
-        let feed = match &options.source {
-            Source::Daemon(socket) => {
-                app.show(status(socket)?);
-                let (orders, taken) = channel();
-                let (socket, interval, events) = (socket.clone(), options.interval, events.clone());
-                spawn("gleaner-top-ask", events.clone(), move || {
-                    ask_again_and_again(&socket, interval, &taken, &events);
-                })?;
-                Feed::Daemon(orders)
-            }
-            Source::File(path) => {
-                let mut recording = Recording::open(path)?;
-                replay(&mut app, &mut recording, 0);
-                Feed::File(recording)
-            }
-        };
-        Ok(Self { app, feed, look: options.look, interval: options.interval, due: Instant::now() + options.interval })
+        app.show(status(&options.socket)?);
+        let (orders, taken) = channel();
+        let (socket, interval, events) = (options.socket.clone(), options.interval, events.clone());
+        spawn("gleaner-top-ask", events.clone(), move || {
+            ask_again_and_again(&socket, interval, &taken, &events);
+        })?;
+        Ok(Self { app, orders, look: options.look })
     }
 
     fn show_until_quit(&mut self, events: &Receiver<Event>) -> Result<u8, TopError> {
@@ -148,8 +107,7 @@ impl Top {
             if let Some(screen) = &mut screen {
                 screen.draw(|frame| view::draw(frame, app, look))?;
             }
-            let Some(event) = self.next(events)? else { continue };
-            match event {
+            match events.recv().map_err(|_| TopError::Broken)? {
                 Event::Key(key) => match self.app.key(key) {
                     Some(Order::Quit) => return Ok(0),
                     Some(Order::Suspend) => {
@@ -159,7 +117,6 @@ impl Top {
                         screen = Some(Screen::take()?);
                     }
                     Some(Order::Hold { group, held }) => self.hold(group, held),
-                    Some(Order::Step(by)) => self.step(by),
                     None => {}
                 },
                 Event::Resized => {}
@@ -173,60 +130,11 @@ impl Top {
         }
     }
 
-    /// The next event; `None`: a recording has gone on.
-    fn next(&mut self, events: &Receiver<Event>) -> Result<Option<Event>, TopError> {
-        let plays = self.app.position.is_some_and(|position| position.at + 1 < position.of) && !self.app.paused;
-        if !plays {
-            return events.recv().map(Some).map_err(|_| TopError::Broken);
-        }
-        match events.recv_timeout(self.due.saturating_duration_since(Instant::now())) {
-            Ok(event) => Ok(Some(event)),
-            Err(RecvTimeoutError::Timeout) => {
-                self.step(1);
-                self.due = Instant::now() + self.interval;
-                Ok(None)
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(TopError::Broken),
-        }
-    }
-
-    fn hold(&mut self, group: String, held: bool) {
+    fn hold(&self, group: String, held: bool) {
         let order = if held { Request::Hold { group } } else { Request::Release { group } };
-        if let Feed::Daemon(orders) = &self.feed {
-            // Where nobody takes it the thread has ended, which is told.
-            let _ = orders.send(order);
-        }
+        // Where nobody takes it the thread has ended, which is told.
+        let _ = self.orders.send(order);
     }
-
-    /// Goes on in a recording, or back.
-    fn step(&mut self, by: isize) {
-        let (Feed::File(recording), Some(position)) = (&mut self.feed, self.app.position) else { return };
-        let to = position.at.saturating_add_signed(by).min(position.of.saturating_sub(1));
-        if by >= 0 {
-            show(&mut self.app, recording, to);
-        } else {
-            replay(&mut self.app, recording, to);
-        }
-    }
-}
-
-/// Shows one status of a recording.
-fn show(app: &mut App, recording: &mut Recording, n: usize) {
-    let of = recording.len();
-    app.position = Some(Position { at: n, of });
-    match recording.status(n) {
-        Ok(status) => app.show(status),
-        Err(why) => app.note = Some(why),
-    }
-    if n + 1 == of {
-        app.note = recording.broken().map(str::to_owned).or(app.note.take());
-    }
-}
-
-/// The same as if those before it had been shown.
-fn replay(app: &mut App, recording: &mut Recording, n: usize) {
-    app.forget();
-    (n.saturating_sub(STRIP)..=n).for_each(|n| show(app, recording, n));
 }
 
 /// Says so where the thread ends without having been told to, by a panic too.

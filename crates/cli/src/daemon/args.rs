@@ -1,9 +1,8 @@
 //! The service's arguments.
 
 use clap::{Args, Subcommand};
-use gleaner_command::args::{JsonArg, duration_within};
+use gleaner_command::args::JsonArg;
 use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
@@ -69,18 +68,14 @@ pub struct AskArgs {
 #[command(after_help = "Without a daemon the status is 1.\n\n\
                         Examples:\n\
                         \x20 gleaner status\n\
-                        \x20 gleaner status --json --every 1s > status.jsonl    # what `gleaner top --from` shows again\n\
                         \x20 gleaner status --textfile /var/lib/prometheus/node-exporter/gleaner.prom")]
 pub struct StatusArgs {
     #[command(flatten)]
     pub ask: AskArgs,
     #[command(flatten)]
     pub json: JsonArg,
-    /// Again and again, until Ctrl-C or the daemon ends: JSON to stdout, one status a line; 100ms to 1h
-    #[arg(long, value_name = "DURATION", requires = "json", value_parser = every)]
-    pub every: Option<Duration>,
     /// Write the metrics to this file, for node_exporter's textfile collector; its name ends in .prom
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "every"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub textfile: Option<PathBuf>,
 }
 
@@ -106,11 +101,6 @@ pub struct HoldArgs {
     pub group: String,
     #[command(flatten)]
     pub ask: AskArgs,
-}
-
-/// How often.
-pub fn every(text: &str) -> Result<Duration, String> {
-    duration_within(text, Duration::from_millis(100)..=Duration::from_secs(3600))
 }
 
 #[derive(Debug, Args)]

@@ -2,18 +2,11 @@
 
 use super::args::{AskArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
 use gleaner_command::failure::Failure;
-use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_daemon::{Answer, ClientError, Request, ask_at, default_socket, socket_in};
 use gleaner_report::{StatusHost, StatusReport, VerifyReport};
-use std::io::{self, Write};
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 pub fn status(args: &StatusArgs) -> Result<u8, Failure> {
-    if let Some(every) = args.every {
-        return lines(args, every);
-    }
     if let Some(file) = &args.textfile {
         let text = gleaner_daemon::textfile(&status_of(&args.ask)?);
         return gleaner_command::results::replace(file, text.as_bytes()).map(|()| 0);
@@ -23,27 +16,6 @@ pub fn status(args: &StatusArgs) -> Result<u8, Failure> {
     output.text(&report);
     output.json(&report)?;
     Ok(0)
-}
-
-/// One status a line.
-fn lines(args: &StatusArgs, every: Duration) -> Result<u8, Failure> {
-    if args.json.json.as_deref().is_some_and(|path| path != Path::new("-")) {
-        return Err(Failure::input("with --every the JSON goes to stdout: write --json --every 1s > FILE"));
-    }
-    let interrupted = interrupt::flag()?;
-    let mut due = Instant::now();
-    loop {
-        let line = serde_json::to_string(&status_of(&args.ask)?).map_err(Failure::work)?;
-        match writeln!(io::stdout(), "{line}") {
-            // Whoever reads has enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
-            written => written.map_err(|error| Failure::work(format!("cannot write to stdout: {error}")))?,
-        }
-        due = (due + every).max(Instant::now());
-        if !interrupt::sleep_until(due, &interrupted) {
-            return Ok(0);
-        }
-    }
 }
 
 pub fn hold(args: &HoldArgs) -> Result<u8, Failure> {

@@ -23,14 +23,8 @@ fn title(app: &App, status: &StatusReport, width: u16) -> Line<'static> {
         format!("{hypervisor}, Linux {}, {} vCPUs", machine.kernel, machine.vcpus)
     });
     let name = format!("gleaner {}", status.version);
-    let mode = match (app.position, app.paused) {
-        (Some(position), paused) => {
-            Some(format!(" {} of {}{} ", position.at + 1, position.of, if paused { ", PAUSED" } else { "" }))
-        }
-        (None, true) => Some(" PAUSED ".to_owned()),
-        (None, false) => None,
-    };
-    let taken = name.len() + 2 + mode.as_ref().map_or(0, |mode| mode.len() + 2);
+    let mode = app.paused.then_some(" PAUSED ");
+    let taken = name.len() + 2 + mode.map_or(0, |mode| mode.len() + 2);
     let rest = fitting(
         on.into_iter().chain([format!("up {}", age(status.up_ns)), format!("process {}", status.pid)]),
         width.saturating_sub(u16::try_from(taken).unwrap_or(0)),

@@ -95,13 +95,12 @@ fn footer_line(app: &App) -> Line<'static> {
     if let Some(note) = &app.note {
         return Line::styled(note.clone(), TITLE);
     }
-    let arrows = if app.position.is_some() { ("Left/Right", "step") } else { ("Up/Down", "vCPUs") };
     let keys = [
         ("q", "quit"),
         ("p", "pause"),
         ("/", "filter"),
         ("Tab", "group"),
-        arrows,
+        ("Up/Down", "vCPUs"),
         ("j/k", "scroll"),
         ("H", "hold"),
         ("h", "help"),
@@ -111,7 +110,7 @@ fn footer_line(app: &App) -> Line<'static> {
 }
 
 fn help() -> Vec<Line<'static>> {
-    const KEYS: [(&str, &str); 11] = [
+    const KEYS: [(&str, &str); 10] = [
         ("q, Ctrl-C", "quit"),
         ("p, Space", "pause and go on; the daemon works all the same"),
         ("Tab, Right", "the next group; Shift-Tab, Left: the one before"),
@@ -120,7 +119,6 @@ fn help() -> Vec<Line<'static>> {
         ("H", "have this group left alone, or managed again; it asks"),
         ("j, k, g", "older decisions, newer ones, the newest"),
         ("Up, Down", "more vCPUs; PageUp, PageDown, Home too"),
-        ("Left, Right", "in a recording: one status back, or on"),
         ("Ctrl-Z", "stop; `fg` goes on"),
         ("h, ?, Esc", "back"),
     ];

@@ -1,7 +1,6 @@
 //! Pictures of made-up machines.
 
 use super::*;
-use crate::app::Position;
 use gleaner_report::{
     DecisionRecord, LengthStats, ObservedLengths, StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes,
     StatusTrial, StatusVcpu, StatusVcpuTimes, StatusWaiting, VerifiedFile,
@@ -294,8 +293,6 @@ fn a_held_group_a_lost_daemon_a_pause_and_a_filter_are_seen() {
     assert!(!shown.contains("matmul"));
     press(&mut app, "x");
     assert!(text(&app, PLAIN, (80, 24)).contains("None of 2 groups has redx in its name"));
-    app.position = Some(Position { at: 2, of: 120 });
-    assert!(text(&app, PLAIN, (80, 24)).contains(" 3 of 120, PAUSED"));
 }
 
 #[test]
