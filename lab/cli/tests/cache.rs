@@ -434,13 +434,8 @@ fn what_cannot_be_recorded_is_named_and_leaves_no_file() {
         .naming(&["/etc/passwd", "chmod +x"]);
     cache(folder.path(), &["classify", "--", "no-such-command"]).with_status(2).naming(&["not found"]);
     for way in [&["record", "-o", "x", "--"][..], &["classify", "--"]] {
-        for (command, advice) in [
-            ("sleep 0.1 && true", "sh -c 'sleep 0.1 && true'"),
-            ("FOO=1 sleep 0.1", "sh -c 'FOO=1 sleep 0.1'"),
-            ("sleep 0.1 | cat", "sh -c 'sleep 0.1 | cat'"),
-        ] {
-            cache(folder.path(), &[way, &[command]].concat()).with_status(2).naming(&["cannot run", advice]);
-        }
+        let said = cache(folder.path(), &[way, &["sleep 0.1 && true"]].concat()).with_status(2);
+        said.naming(&["cannot run", "sh -c '...'"]);
     }
     // Valgrind says why it cannot, and nothing else is said.
     fs::write(folder.path().join("script"), "#!/no/such/interpreter\n").unwrap();
