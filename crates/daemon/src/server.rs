@@ -2,10 +2,9 @@
 //!
 //! Limits: so many clients at once, of which the oldest, of whoever has most, makes way for a new one; one request
 //! each; so long from the beginning to the last byte of the answer. Who never writes or never reads is dropped by one
-//! of these. What answers cost has limits too: for each user but root and our own, and for the thread as a whole.
+//! of these. After each step the thread rests for a multiple of the time that the step took, so clients that ask without
+//! end get a tenth of the time at most.
 
-use crate::allowance::Allowance;
-use gleaner_sys::thread_cpu_time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,12 +20,8 @@ const CLIENTS_MAX: usize = 32;
 const CLIENT_TIME: Duration = Duration::from_secs(5);
 /// Where nobody can be accepted (no descriptor left), it is tried again after this.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A user gets a twentieth of the time for its answers, those of two seconds at once, and waits no longer than this.
-const ANSWER_RARITY: u32 = 20;
-const ANSWER_CREDIT: Duration = Duration::from_secs(2);
-const ANSWER_WAIT: Duration = Duration::from_secs(3);
-/// This thread may use a tenth of a CPU: whoever only connects pays for no answer.
-const THREAD_RARITY: u32 = 10;
+/// After a step the thread rests so many times as long as the step took, and no longer than [`PAUSE`].
+const RESTS: u32 = 9;
 
 /// What is listened at.
 #[derive(Debug)]
@@ -67,8 +62,7 @@ impl Serving {
             Listener::Tcp(listener) => listener.set_nonblocking(true)?,
         }
         let (quit, told) = UnixStream::pair()?;
-        let server =
-            Server { listener, clients: Vec::new(), answer, users: Allowance::new(ANSWER_CREDIT, ANSWER_WAIT) };
+        let server = Server { listener, clients: Vec::new(), answer };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             crate::privileges::keep_none();
             server.serve(&told);
@@ -152,7 +146,6 @@ struct Server<A> {
     listener: Listener,
     clients: Vec<Client>,
     answer: A,
-    users: Allowance,
 }
 
 struct Client {
@@ -168,56 +161,36 @@ struct Client {
 impl<A: FnMut(&[u8], Peer) -> Option<Vec<u8>>> Server<A> {
     /// Until the other end of `quit` is closed.
     fn serve(mut self, quit: &UnixStream) {
-        let mut thread = Allowance::new(PAUSE, PAUSE);
         let mut pause = false;
-        loop {
-            let before = thread_cpu_time();
-            let Some(ready) = self.wait(quit, pause) else { return };
+        while let Some(ready) = self.wait(quit, pause) {
+            let began = Instant::now();
             self.step(&ready);
             pause = !self.accept();
-            let (now, cost) = (Instant::now(), Duration::from(thread_cpu_time() - before));
-            thread.spend(None, now, cost * THREAD_RARITY);
-            let rest = thread.wait(None, now);
-            if !rest.is_zero() && is_closed_within(quit, rest) {
+            if is_closed_within(quit, (began.elapsed() * RESTS).min(PAUSE)) {
                 return;
             }
         }
     }
 
-    /// Goes on with those who are ready, unless their users have to wait.
+    /// Goes on with those who are ready.
     fn step(&mut self, ready: &[PollFlags]) {
-        let (now, answer, users) = (Instant::now(), &mut self.answer, &mut self.users);
+        let (now, answer) = (Instant::now(), &mut self.answer);
         let mut ready = ready.iter();
         self.clients.retain_mut(|client| {
-            let Some(ready) = ready.next().filter(|ready| !ready.is_empty()) else { return now < client.ends };
-            if !client.waits(users).is_zero() {
-                return !ready.intersects(PollFlags::HUP | PollFlags::ERR) && now < client.ends;
-            }
-            let began = Instant::now();
-            let goes_on = client.step(answer).is_some();
-            if !client.peer.is_trusted {
-                users.spend(client.user(), Instant::now(), began.elapsed() * ANSWER_RARITY);
-            }
-            goes_on && now < client.ends
+            let is_ready = ready.next().is_some_and(|ready| !ready.is_empty());
+            now < client.ends && (!is_ready || client.step(answer).is_some())
         });
     }
 
     /// Which clients can go on; `None`: it is to end.
     fn wait(&self, quit: &UnixStream, pause: bool) -> Option<Vec<PollFlags>> {
-        let owed: Vec<Duration> = self.clients.iter().map(|client| client.waits(&self.users)).collect();
-        let event = |(client, wait): (&Client, &Duration)| match client.answer.is_empty() {
-            _ if !wait.is_zero() => PollFlags::empty(),
-            true => PollFlags::IN,
-            false => PollFlags::OUT,
-        };
-        let both = self.clients.iter().zip(&owed);
-        let clients = both.map(|(client, wait)| PollFd::new(&client.stream, event((client, wait))));
+        let event = |client: &Client| if client.answer.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+        let clients = self.clients.iter().map(|client| PollFd::new(&client.stream, event(client)));
         let listens = if pause { PollFlags::empty() } else { PollFlags::IN };
         let ours = [PollFd::new(quit, PollFlags::IN), PollFd::new(&self.listener, listens)];
         let mut all: Vec<PollFd<'_>> = ours.into_iter().chain(clients).collect();
         let ends = self.clients.iter().map(|client| client.ends.saturating_duration_since(Instant::now()));
-        let owed = owed.iter().copied().filter(|wait| !wait.is_zero());
-        let limit = ends.chain(owed).chain(pause.then_some(PAUSE)).min();
+        let limit = ends.chain(pause.then_some(PAUSE)).min();
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         // The one failure there is, EINTR, is like the end of the time.
         let _ = poll(&mut all, limit.as_ref());
@@ -250,11 +223,6 @@ impl Client {
 
     fn user(&self) -> Option<u32> {
         self.peer.process.map(|(_, user)| user)
-    }
-
-    /// How long it has to wait, because its user asked for much.
-    fn waits(&self, users: &Allowance) -> Duration {
-        if self.peer.is_trusted { Duration::ZERO } else { users.wait(self.user(), Instant::now()) }
     }
 
     /// Reads or writes what can be; `None`: it is done with, one way or another.
@@ -309,9 +277,8 @@ mod tests {
         }
     }
 
-    /// Over TCP nobody is trusted.
     #[test]
-    fn one_client_gets_a_part_of_a_cpu() {
+    fn who_asks_without_end_gets_a_part_of_the_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (cost, asked) = (Duration::from_millis(50), Arc::new(AtomicU32::new(0)));
@@ -329,8 +296,7 @@ mod tests {
             assert_eq!(std::io::read_to_string(stream).unwrap(), "x");
         }
         assert_eq!(asked.load(Ordering::Relaxed), 4);
-        // Its credit lets two begin, and each of the others begins once what came before is paid.
-        let least = (cost * ANSWER_RARITY * 3).saturating_sub(ANSWER_CREDIT);
+        let least = cost * 4 + PAUSE * 3;
         assert!(began.elapsed() >= least, "{:?} instead of {least:?}", began.elapsed());
     }
 }

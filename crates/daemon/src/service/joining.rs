@@ -28,7 +28,7 @@ impl Service {
         let (runner, target) = check(&root, join, peer)?;
         let entry = join.entry()?;
         self.acts_for(join)?;
-        if !self.joins.wait(Some(runner.uid), Instant::now()).is_zero() {
+        if !self.joins.wait(runner.uid, Instant::now()).is_zero() {
             return Err(format!("more than {JOINS_AT_ONCE} programs of yours joined within a few seconds"));
         }
         let joined: Vec<&Joined> = self.groups.iter().filter_map(|group| group.joined.as_ref()).collect();
@@ -51,7 +51,7 @@ impl Service {
         let config =
             Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &entry) };
         // Each costs everybody a window.
-        self.joins.spend(Some(runner.uid), Instant::now(), JOIN_EVERY);
+        self.joins.spend(runner.uid, Instant::now(), JOIN_EVERY);
         let before = Before::of(&self.runtime.snapshot());
         let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), Adopted::members(&target), &roots) else {
             return Err("the observer has no room for it".to_owned());
