@@ -64,7 +64,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
     let root = ProcRoot::default();
     let vcpus = allowed_vcpus();
     let left_behind = left_behind();
-    let neighbours = neighbours::found(&vcpus);
+    let neighbours = neighbours::found();
     let busy = busy::share();
     let before = (Instant::now(), system_stat(&root));
     let seen = capabilities(&root);

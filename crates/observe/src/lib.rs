@@ -55,7 +55,7 @@ pub use host::{
     SwitchCost, exit_cost, exit_cost_from_host, host_facts, slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
-pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
+pub use neighbours::{Neighbours, irqbalance, neighbours, never_halts, sched_ext};
 pub use observer::Observer;
 pub use procfs::ProcfsObserver;
 pub use progress::ProgressFile;

@@ -91,7 +91,7 @@ pub struct Capability {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Neighbour {
-    /// `sched_ext`, `gleaner`, `tuned`, `irqbalance`, `preferred` or `idle=poll`.
+    /// `sched_ext`, `gleaner`, `tuned`, `irqbalance` or `idle=poll`.
     pub name: String,
     /// What was found.
     pub found: String,

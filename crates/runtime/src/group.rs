@@ -16,10 +16,10 @@ use crate::timeout_requests::GroupId;
 use crate::totals::Totals;
 use crate::tying::Tying;
 use gleaner_act::{ActError, Journal, Placement, PlacementKind};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency, followed};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Ties, TiesWanted,
-    Topology, VcpuId, Window,
+    Topology, Window,
 };
 use gleaner_observe::{ProcRoot, ProgressFile};
 use gleaner_sys::topology;
@@ -249,19 +249,13 @@ impl Group {
         !self.dry_run && !self.held && self.policy.is_trying()
     }
 
-    /// What of a window of the machine concerns it: of the vCPUs that it may use those that the kernel prefers, where
-    /// it prefers any.
-    fn own<'a>(&self, window: &'a Window, preferred: Option<&CpuSet>) -> Cow<'a, Window> {
-        if self.only.is_none() && preferred.is_none() {
+    /// What of a window of the machine concerns it: the vCPUs that it may use.
+    fn own<'a>(&self, window: &'a Window) -> Cow<'a, Window> {
+        let Some(only) = &self.only else { return Cow::Borrowed(window) };
+        let vcpus: Vec<_> = window.vcpus.iter().filter(|vcpu| only.contains(vcpu.id)).cloned().collect();
+        if vcpus.len() == window.vcpus.len() {
             return Cow::Borrowed(window);
         }
-        let may_use = |vcpu: &VcpuId| self.only.as_ref().is_none_or(|only| only.contains(*vcpu));
-        let there: CpuSet = window.vcpus.iter().map(|vcpu| vcpu.id).filter(may_use).collect();
-        let own = followed(&there, preferred);
-        if own.len() == window.vcpus.len() {
-            return Cow::Borrowed(window);
-        }
-        let vcpus = window.vcpus.iter().filter(|vcpu| own.contains(vcpu.id)).cloned().collect();
         // Those are of all vCPUs together.
         Cow::Owned(Window { vcpus, idle_entries: None, halts: None, ..window.clone() })
     }
@@ -280,9 +274,9 @@ impl Group {
 
     /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
     /// from it.
-    pub(crate) fn watch(&mut self, window: &Window, machine: &Machine, events: &mut Events) {
+    pub(crate) fn watch(&mut self, window: &Window, events: &mut Events) {
         let active = self.active().clone();
-        let window = self.own(window, machine.preferred());
+        let window = self.own(window);
         if let Some(recorder) = events.recorder() {
             recorder.window(self.id.0, false, &window, &[]);
         }
@@ -334,7 +328,7 @@ impl Group {
 
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
     pub(crate) fn tick(&mut self, window: &Window, machine: &mut Machine, events: &mut Events) -> bool {
-        let window = &*self.own(window, machine.preferred());
+        let window = &*self.own(window);
         let active = self.active().clone();
         self.pinned.clone_from(&window.group.pinned);
         let decisions = self.policy.step(window);

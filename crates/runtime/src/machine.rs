@@ -18,7 +18,7 @@ use crate::timeout_requests::{GroupId, TimeoutRequests};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue};
 use gleaner_decide::guest::{GuestParams, Urgency};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
-use gleaner_observe::{ObserveError, PreferredReader, ProcRoot, Seen};
+use gleaner_observe::{ObserveError, Seen};
 use gleaner_sys::thread_cpu_time;
 use std::path::Path;
 use std::time::Duration;
@@ -42,9 +42,6 @@ pub(crate) struct Machine {
     session: Option<Session>,
     /// Of interrupts, where a group may run on fewer vCPUs.
     steering: Option<Steering>,
-    /// Where the kernel prefers some vCPUs, and those that it does.
-    prefers: Option<PreferredReader>,
-    preferred: Option<CpuSet>,
     /// Of the thread that ticks.
     housekeeping: HousekeepingCpu,
     pinned: bool,
@@ -85,8 +82,6 @@ impl Machine {
             requests: TimeoutRequests::default(),
             session,
             steering: None,
-            prefers: PreferredReader::open(&ProcRoot::default()),
-            preferred: None,
             pace: Pace::new(config.overhead_ratio),
             overhead_zero,
             cost: CostMeter::default(),
@@ -100,11 +95,6 @@ impl Machine {
     /// Interrupts follow the group.
     pub(crate) fn steering(self, steering: Option<Steering>) -> Self {
         Self { steering, ..self }
-    }
-
-    /// The vCPUs that the kernel would run threads on; `None`: it has no such choice.
-    pub(crate) fn preferred(&self) -> Option<&CpuSet> {
-        self.preferred.as_ref()
     }
 
     pub(crate) fn vcpus(&self) -> &CpuSet {
@@ -252,7 +242,6 @@ impl Machine {
     /// What happened since the last call.
     pub(crate) fn observe(&mut self) -> Result<Seen, ObserveError> {
         let seen = self.observing.look(&self.counters())?;
-        self.preferred = self.prefers.as_mut().and_then(PreferredReader::read);
         if seen.groups.is_empty() {
             // Without a group nobody looks, and what was seen of the last one is no longer recent.
             self.marks.forget(&self.times, self.times.observed);

@@ -276,10 +276,7 @@ impl Runtime {
         // Whoever tries something would measure the others' doings.
         let trying = self.groups.iter().find(|group| group.is_trying()).map(Group::id);
         let contended = self.machine.is_contended(&seen.machine);
-        let nobody_rests = self.groups.len() < CROWD
-            || trying.is_some()
-            || self.machine.preferred().is_some()
-            || !self.resting.fits(&seen.machine);
+        let nobody_rests = self.groups.len() < CROWD || trying.is_some() || !self.resting.fits(&seen.machine);
         let mut turn = Turn { trying, moved: false };
         for place in 0..self.groups.len() {
             let Self { machine, groups, events, resting, .. } = self;
@@ -457,7 +454,7 @@ impl Turn {
         window.group.system_calls = group.take_system_calls().map(Box::new);
         window.group.ties = group.take_ties().map(Box::new);
         if group.is_held() || self.trying.is_some_and(|trying| trying != group.id()) {
-            group.watch(window, machine, events);
+            group.watch(window, events);
             return;
         }
         self.moved |= group.tick(window, machine, events);

@@ -1,17 +1,16 @@
 //! Who else steers these vCPUs, and what Gleaner does about each.
 
 use gleaner_act::{is_abandoned, own_journals};
-use gleaner_model::CpuSet;
-use gleaner_observe::{Neighbours, ProcRoot, Tuned, neighbours};
+use gleaner_observe::{Neighbours, ProcRoot, neighbours};
 use gleaner_report::Neighbour;
 use std::path::Path;
 
-/// All that are found. `vcpus`: those that a program here may use. To be called before a session of our own begins.
-pub fn found(vcpus: &CpuSet) -> Vec<Neighbour> {
+/// All that are found. To be called before a session of our own begins.
+pub fn found() -> Vec<Neighbour> {
     let journals = own_journals().unwrap_or_default();
     let lives = |path: &&std::path::PathBuf| !is_abandoned(path);
     let gleaners = journals.iter().filter(lives).filter_map(|path| process_of(path)).collect();
-    told(&neighbours(&ProcRoot::default(), Path::new("/")), gleaners, vcpus)
+    told(&neighbours(&ProcRoot::default(), Path::new("/")), gleaners)
 }
 
 /// A journal is named after its run: the process, and when it began.
@@ -19,7 +18,7 @@ fn process_of(journal: &Path) -> Option<i32> {
     journal.file_stem()?.to_str()?.split('-').next()?.parse().ok()
 }
 
-fn told(found: &Neighbours, gleaners: Vec<i32>, vcpus: &CpuSet) -> Vec<Neighbour> {
+fn told(found: &Neighbours, gleaners: Vec<i32>) -> Vec<Neighbour> {
     let mut all = Vec::new();
     let mut tell = |name: &str, found: String, respected: &str| {
         all.push(Neighbour { name: name.to_owned(), found, respected: respected.to_owned() });
@@ -39,29 +38,12 @@ fn told(found: &Neighbours, gleaners: Vec<i32>, vcpus: &CpuSet) -> Vec<Neighbour
             "where threads run is left to it: nothing is packed, no yielding thread is used, idle vCPUs may poll",
         );
     }
-    if let Some(preferred) = &found.preferred {
-        let narrower = !vcpus.is_subset(preferred);
-        tell(
-            "preferred",
-            format!("the kernel's steal governor prefers vCPUs {preferred}"),
-            if narrower {
-                "programs are kept to those, and no other is kept awake"
-            } else {
-                "programs follow as soon as it prefers fewer"
-            },
-        );
-    }
     if found.never_halts {
         tell("idle=poll", "idle vCPUs never halt".to_owned(), "none is kept awake");
     }
-    if let Some(Tuned { profile, idle_settings }) = &found.tuned {
-        let found = format!("profile {profile} is active");
-        if idle_settings.is_empty() {
-            tell("tuned", found, "it sets nothing that Gleaner does");
-        } else {
-            let found = format!("{found} and sets {}", idle_settings.join(", "));
-            tell("tuned", found, "what Gleaner sets over it comes back at the end; what it sets meanwhile stays");
-        }
+    if let Some(profile) = &found.tuned {
+        let respected = "what Gleaner sets over it comes back at the end; what it sets meanwhile stays";
+        tell("tuned", format!("profile {profile} is active"), respected);
     }
     if let Some(pid) = found.irqbalance {
         tell("irqbalance", format!("process {pid} moves interrupts"), "interrupts are left to it");
@@ -74,39 +56,30 @@ mod tests {
     use super::*;
 
     fn of(found: &Neighbours, gleaners: Vec<i32>) -> Vec<String> {
-        let told = told(found, gleaners, &CpuSet::first(4));
+        let told = told(found, gleaners);
         told.into_iter().map(|one| format!("{}: {}; {}", one.name, one.found, one.respected)).collect()
     }
 
     #[test]
     fn each_is_named_in_a_line_with_what_is_done_about_it() {
         assert_eq!(of(&Neighbours::default(), Vec::new()), [""; 0]);
-        let tuned = |settings: &[&str]| {
-            let idle_settings = settings.iter().map(|&name| name.to_owned()).collect();
-            Some(Tuned { profile: "virtual-guest".into(), idle_settings })
-        };
         let all = Neighbours {
             sched_ext: Some("lavd".into()),
-            tuned: tuned(&["haltpoll"]),
+            tuned: Some("virtual-guest".into()),
             irqbalance: Some(9),
-            preferred: Some("0-1".parse().unwrap()),
             never_halts: true,
         };
         let lines = of(&all, vec![7]);
         for (line, words) in lines.iter().zip([
             ["gleaner: process 7", "left to it"],
             ["sched_ext: the scheduler lavd runs", "nothing is packed"],
-            ["preferred: the kernel's steal governor prefers vCPUs 0-1", "kept to those"],
             ["idle=poll: ", "none is kept awake"],
-            ["tuned: profile virtual-guest is active and sets haltpoll", "comes back"],
+            ["tuned: profile virtual-guest is active", "comes back"],
             ["irqbalance: process 9", "left to it"],
         ]) {
             assert!(words.iter().all(|word| line.contains(word)), "{line}");
         }
-        assert_eq!(lines.len(), 6);
-        let wide = Neighbours { preferred: Some(CpuSet::first(8)), tuned: tuned(&[]), ..Neighbours::default() };
-        let lines = of(&wide, Vec::new());
-        assert!(lines[0].contains("as soon as it prefers fewer") && lines[1].contains("nothing that"), "{lines:?}");
+        assert_eq!(lines.len(), 5);
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod wake_pattern;
 pub use consolidation::{Check, Factors, check, deactivation_order, expands, granularity_ratio, load_ratio};
 pub use explain::{Explanation, NoStep, TrialRecord};
 pub use interrupts::worth_moving;
-pub use neighbours::{Steered, beside, followed};
+pub use neighbours::{Steered, beside};
 pub use params::GuestParams;
 pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{

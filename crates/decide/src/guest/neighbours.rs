@@ -1,6 +1,6 @@
 //! Others that steer the same vCPUs, and what Gleaner leaves to them.
 
-use gleaner_model::{CpuSet, Policy};
+use gleaner_model::Policy;
 
 /// What else steers this machine, as far as it changes what may be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,13 +24,6 @@ pub fn beside(policy: Policy, steered: Steered) -> Policy {
     }
 }
 
-/// The vCPUs for a group that may use `there`, where the kernel prefers some (`/sys/devices/system/cpu/preferred`: its
-/// steal governor takes threads off all others). It goes on using what there is where it may use none of those.
-pub fn followed(there: &CpuSet, preferred: Option<&CpuSet>) -> CpuSet {
-    let narrower = preferred.map(|preferred| there.intersection(preferred)).filter(|both| !both.is_empty());
-    narrower.unwrap_or_else(|| there.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,22 +39,6 @@ mod tests {
         ] {
             let found = all.map(|policy| beside(policy, Steered { by_sched_ext, never_halts }));
             assert_eq!(found, left, "{by_sched_ext} {never_halts}");
-        }
-    }
-
-    #[test]
-    fn ours_follows_where_the_kernels_choice_is_narrower() {
-        for (there, preferred, expected) in [
-            ("0-3", None, "0-3"),
-            ("0-3", Some("0-3"), "0-3"),
-            ("0-3", Some("0-1"), "0-1"),
-            ("2-3", Some("0-2,7"), "2"),
-            ("2-3", Some("0-1"), "2-3"),
-            ("0-3", Some(""), "0-3"),
-        ] {
-            let preferred: Option<CpuSet> = preferred.map(|list| list.parse().unwrap());
-            let found = followed(&there.parse().unwrap(), preferred.as_ref());
-            assert_eq!(found.to_string(), expected, "{there} {preferred:?}");
         }
     }
 }
