@@ -85,7 +85,6 @@ fn written(command: &mut std::process::Command) -> Value {
     assert!(said.stdout.starts_with("{\n  \"schema\": \"gleaner."), "schema first: {said:#?}");
     assert!(!said.stderr.contains("NaN") && !said.stderr.contains("inf"), "{said:#?}");
     let found = serde_json::from_str(&said.stdout).unwrap();
-    common::frozen::check(&found);
     found
 }
 

@@ -56,7 +56,6 @@ fn every_program_runs_and_proves_it() {
         let (first, again) = (json(&arguments), json(&arguments));
         assert_eq!((&first["name"], &first["items"], &first["threads"]), (&(*name).into(), &20.into(), &2.into()));
         assert_eq!(first["schema"], "gleaner.workload/1");
-        common::frozen::check(&first);
         assert_eq!((&first["ended_by"], &first["granularity_ns"]), (&"items".into(), &1_000.into()), "{name}");
         assert_eq!(first["checksum"], again["checksum"], "{name}");
         let checksum = first["checksum"].as_str().unwrap();

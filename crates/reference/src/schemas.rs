@@ -24,7 +24,6 @@ impl Described {
         Ok(Self { name, schema })
     }
 
-    /// Its file's name: that of the frozen examples.
     fn file_name(&self) -> String {
         format!("{}.json", self.name.replace('/', "."))
     }

@@ -73,7 +73,6 @@ impl Place {
     fn json(&self, out: &str, more: &[&str]) -> Value {
         let said = self.sweep(out, more).with_status(0);
         let report = serde_json::from_str(&said.stdout).unwrap();
-        common::frozen::check(&report);
         report
     }
 

@@ -3,8 +3,6 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 pub mod daemon;
-#[path = "../../../report/tests/support/frozen.rs"]
-pub mod frozen;
 pub mod machine;
 pub mod process;
 pub mod program;

@@ -5,9 +5,6 @@
 #[path = "../../../../crates/cli/tests/common/process.rs"]
 pub mod process;
 
-#[path = "../../../../crates/report/tests/support/frozen.rs"]
-pub mod frozen;
-
 pub use process::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
