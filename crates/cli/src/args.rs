@@ -1,7 +1,6 @@
 //! The command line: all commands. Each brings its own arguments, and knows nothing of this.
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use gleaner_command::everywhere::EverywhereArgs;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -90,19 +89,8 @@ fn with_its_own(above: &str, command: &clap::Command) -> Vec<(String, String)> {
 /// Help, version, or what is wrong with them.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(words).map_err(|error| without_hidden(error, &command))?;
+    let matches = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
-}
-
-/// Nobody is advised to use a hidden command.
-fn without_hidden(mut error: clap::Error, command: &clap::Command) -> clap::Error {
-    if let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) {
-        names.retain(|name| !command.find_subcommand(name).is_some_and(clap::Command::is_hide_set));
-        if !names.is_empty() {
-            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
-        }
-    }
-    error
 }
 
 #[derive(Debug, Subcommand)]
@@ -149,12 +137,6 @@ pub enum Command {
     Replay(crate::capture::ReplayArgs),
     /// Print what is in a capture
     Dump(crate::capture::DumpArgs),
-    /// Moved to `gleaner-lab sim`
-    #[command(hide = true, disable_help_flag = true)]
-    Sim(MovedArgs),
-    /// Moved to `gleaner-lab cache`
-    #[command(hide = true, disable_help_flag = true)]
-    Cache(MovedArgs),
     /// Print every parameter of a policy: default, range, unit, and what it is
     Params(crate::parameters::ParamsArgs),
     /// Undo what a killed Gleaner left behind
@@ -165,13 +147,6 @@ pub enum Command {
         /// The run's journal
         journal: PathBuf,
     },
-}
-
-/// The arguments of a command that is elsewhere now.
-#[derive(Debug, Args)]
-pub struct MovedArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<OsString>,
 }
 
 #[cfg(test)]

@@ -29,7 +29,6 @@ use args::Command;
 pub use args::command;
 use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::{ending, failure, output};
-use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 /// Runs the command that the process was started with.
@@ -71,8 +70,6 @@ fn obey() -> ExitCode {
         Command::Replay(args) => capture::replay(&args),
         Command::Dump(args) => capture::dump(&args),
         Command::Record(args) => record::main(&args),
-        Command::Sim(args) => Err(moved("sim", &args)),
-        Command::Cache(args) => Err(moved("cache", &args)),
         Command::Params(args) => {
             parameters::print(&args);
             Ok(0)
@@ -89,18 +86,4 @@ fn obey() -> ExitCode {
     };
     ending::by_signal(status);
     ExitCode::from(status)
-}
-
-/// Says where a command went, and goes there where that is beside this binary. Comes back only where it cannot.
-fn moved(command: &str, args: &args::MovedArgs) -> failure::Failure {
-    let there = format!("`gleaner {command} ...` is `gleaner-lab {command} ...` now");
-    let lab = std::env::current_exe().map(|own| own.with_file_name("gleaner-lab"));
-    match lab.ok().filter(|lab| lab.is_file()) {
-        None => failure::Failure::input(format!("{there}; `make lab` builds it")),
-        Some(lab) => {
-            output::complain("gleaner", &there);
-            let error = std::process::Command::new(&lab).arg(command).args(&args.arguments).exec();
-            failure::Failure::input(format!("cannot run {}: {error}", lab.display()))
-        }
-    }
 }

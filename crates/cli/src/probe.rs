@@ -33,11 +33,7 @@ use std::time::{Duration, Instant};
 pub struct ProbeArgs {
     /// Sleep between two wake-ups, 1us to 10s
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = gap)]
-    gap: Duration,
-    /// The same in microseconds, as it was called first
-    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    gap_us: Option<u64>,
+    pub gap: Duration,
     /// Wake-ups measured per setting
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -46,20 +42,13 @@ pub struct ProbeArgs {
     #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
     pub settings: Vec<Setting>,
     /// Measure instead what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us to 10ms
-    #[arg(long, conflicts_with_all = ["settings", "load", "gap", "gap_us", "samples"])]
+    #[arg(long, conflicts_with_all = ["settings", "load", "gap", "samples"])]
     pub means: bool,
     /// Measure setting D too, with a busy thread on the waiter's vCPU
     #[arg(long)]
     pub load: bool,
     #[command(flatten)]
     pub json: JsonArg,
-}
-
-impl ProbeArgs {
-    /// Sleep between two wake-ups.
-    pub fn gap(&self) -> Duration {
-        self.gap_us.map_or(self.gap, Duration::from_micros)
-    }
 }
 
 fn gap(text: &str) -> Result<Duration, String> {
@@ -170,7 +159,7 @@ fn measure(
     if yields.class() != YieldClass::Idle {
         notes.extend(yields.fallbacks().iter().map(ToString::to_string));
     }
-    let bench = Bench::new(&yields, &on, args.gap()).ok_or_else(|| Failure::work("no vCPU may be used here"))?;
+    let bench = Bench::new(&yields, &on, args.gap).ok_or_else(|| Failure::work("no vCPU may be used here"))?;
     let results = measure_each(&bench, settings, args, interrupted)?;
     drop(bench);
     drop(yields);
@@ -180,7 +169,7 @@ fn measure(
     let d_measured = settings.contains(&Setting::D);
     Ok(ProbeReport {
         schema: ProbeReport::SCHEMA.to_owned(),
-        gap_ns: Nanos::from(args.gap()).0,
+        gap_ns: Nanos::from(args.gap).0,
         waiter_vcpu: on.iter().next_back().map_or(0, |vcpu| vcpu.0),
         waker_vcpu: on.iter().next().filter(|_| on.len() > 1).map(|vcpu| vcpu.0),
         d_kind: d_measured.then(|| "guest".to_owned()),

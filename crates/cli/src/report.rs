@@ -29,20 +29,12 @@ pub struct ReportArgs {
     /// The page to write
     #[arg(short, long, value_name = "PAGE.html")]
     pub output: PathBuf,
-    /// Moved to `gleaner-lab report`
-    #[arg(long, value_name = "FILE.png|FOLDER", hide = true)]
-    pub png: Option<PathBuf>,
     /// The page's title
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
 }
 
 pub fn main(args: &ReportArgs) -> Result<u8, Failure> {
-    if args.png.is_some() {
-        return Err(Failure::input(
-            "`gleaner report ... --png PLACE` is `gleaner-lab report ... --png PLACE` now; `make lab` builds it",
-        ));
-    }
     let results = args.results.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     refuse_inputs(&args.output, &args.results)?;
     let page = html::page(args.title.as_deref(), &results).map_err(Failure::work)?;

@@ -209,7 +209,7 @@ fn bad_usage() {
         (&["--lower-is-better", "true"], &["--metric"]),
         (&["--metric-name", "x", "true"], &["--metric"]),
         (&["--max-time", "5", "true"], &["5", "10m"]),
-        (&["--timeout", "1h", "true"], &["1s"]),
+        (&["--retain-for", "1h", "true"], &["1s"]),
         (&["--config", "/no/such.toml", "true"], &["/no/such.toml"]),
         (&["--json", "/no/such/folder/x.json", "--", "true"], &["/no/such/folder/x.json"]),
     ] {
@@ -387,7 +387,7 @@ fn managed_runs_show_what_they_cost_on_this_machine() {
     // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's
     // CPU time: then it has to show in one of a few pairs.
     const TRIES: usize = 10;
-    let command = ["-n", "1", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; sleep 0.3"];
+    let command = ["-n", "1", "--retain-for", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; sleep 0.3"];
     for left in (0..TRIES).rev() {
         let said = finish(gleaner(["ab", "--modes", "off,retain"]).args(command)).with_status(0);
         let json: Value = serde_json::from_str(&said.stdout).unwrap();

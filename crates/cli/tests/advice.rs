@@ -28,7 +28,7 @@ fn told(way: &[&str], status: i32) {
 
 #[test]
 fn what_is_for_a_shell_is_told_to_be_given_to_one() {
-    told(&["run", "--timeout", "1ms"], 127);
+    told(&["run", "--retain-for", "1ms"], 127);
     told(&["run", "--policy", "off"], 127);
     told(&["ab", "-n", "2", "--modes", "off,observe"], 127);
 }

@@ -41,43 +41,23 @@ fn a_command_that_cannot_be_run() {
 }
 
 #[test]
-fn what_went_to_the_laboratory_says_so() {
-    // Where it is not beside the binary; then where it is.
-    let folder = tempfile::tempdir().unwrap();
-    let (own, lab) = (folder.path().join("gleaner"), folder.path().join("gleaner-lab"));
-    std::fs::copy(env!("CARGO_BIN_EXE_gleaner"), &own).unwrap();
-    let all = [&["sim"][..], &["sim", "run", "x.toml", "--json"], &["sim", "--help"], &["cache", "run"]];
-    for arguments in all {
-        let there = format!("gleaner-lab {}", arguments[0]);
-        let said = finish(Command::new(&own).args(arguments)).with_status(2).saying("").naming(&[&there, "make lab"]);
-        assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");
-    }
-    std::fs::write(&lab, "#!/bin/sh\necho \"$@\"; exit 5\n").unwrap();
-    std::fs::set_permissions(&lab, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    for arguments in all {
-        let went = format!("{}\n", arguments.join(" "));
-        finish(Command::new(&own).args(arguments)).with_status(5).saying(&went).naming(&["is `gleaner-lab"]);
-    }
-}
-
-#[test]
 fn bad_usage() {
     for (arguments, words) in [
         (&["run"][..], &["CMD"][..]),
         (&["run", "--"], &["CMD"]),
         (&["run", "--policy", "most", "true"], &["most", "consolidate"]),
         (&["run", "--profile", "fast", "true"], &["fast", "balanced"]),
-        (&["run", "--timeout", "5", "true"], &["5", "500us"]),
-        (&["run", "--timeout", "soon", "true"], &["soon", "1ms"]),
-        (&["run", "--timeout", "0ms", "true"], &["1us"]),
-        (&["run", "--timeout", "1h", "true"], &["1s"]),
-        (&["run", "--timeout=-1ms", "true"], &["-1ms"]),
-        (&["run", "--timeout", "99999999999999999999s", "true"], &["99999999999999999999s"]),
+        (&["run", "--retain-for", "5", "true"], &["5", "500us"]),
+        (&["run", "--retain-for", "soon", "true"], &["soon", "1ms"]),
+        (&["run", "--retain-for", "0ms", "true"], &["1us"]),
+        (&["run", "--retain-for", "1h", "true"], &["1s"]),
+        (&["run", "--retain-for=-1ms", "true"], &["-1ms"]),
+        (&["run", "--retain-for", "99999999999999999999s", "true"], &["99999999999999999999s"]),
         (&["run", "--observer", "perf", "true"], &["perf", "procfs"]),
         (&["run", "--placement", "hotplug", "true"], &["hotplug", "affinity"]),
         (&["run", "--no-such-option", "true"], &["--no-such-option"]),
-        (&["probe", "--gap-us", "0"], &["0", "10000000"]),
-        (&["probe", "--gap-us", "1ms"], &["1ms"]),
+        (&["probe", "--gap", "0s"], &["0s", "10s"]),
+        (&["probe", "--gap", "1000"], &["1000", "1ms"]),
         (&["probe", "--samples", "0"], &["0"]),
         (&["probe", "--setting", "E"], &["E", "A, B, C, D"]),
         (&["doctor", "extra"], &["extra"]),
@@ -170,8 +150,8 @@ fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
 #[test]
 fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let user = Unprivileged::new();
-    let run = ["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"];
-    let strict = ["run", "--timeout", "1ms", "--strict", "--", "echo", "ran"];
+    let run = ["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"];
+    let strict = ["run", "--retain-for", "1ms", "--strict", "--", "echo", "ran"];
     // A file instead of a folder.
     fs::write(user.state(), "").unwrap();
     finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "runtime/gleaner"]);
@@ -280,8 +260,9 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
         if kept {
             assert_eq!(text_of(&path), text, "a journal that is kept is kept as it is");
             // A run beside it says so, and goes on.
-            let said = finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"]))
-                .with_status(3);
+            let said =
+                finish(&mut user.gleaner(&["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"]))
+                    .with_status(3);
             assert_eq!(said.stderr.contains("t.journal"), status == 1, "{said:#?}");
             fs::remove_file(path).unwrap();
         }
@@ -314,7 +295,7 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
 #[test]
 fn a_run_that_goes_on_is_left_alone_by_restore() {
     let user = Unprivileged::new();
-    let mut command = user.gleaner(&["run", "--timeout", "1ms", "-q", "--", "sleep", "30"]);
+    let mut command = user.gleaner(&["run", "--retain-for", "1ms", "-q", "--", "sleep", "30"]);
     let child = Killed(command.process_group(0).spawn().unwrap());
     let pid = pid_of(&child.0);
     assert!(comes_true(|| !journals_of_run(&user.state(), pid).is_empty()));
@@ -349,7 +330,7 @@ fn read_only_cgroups_are_done_without() {
         "run",
         "--retain",
         "yielding",
-        "--timeout",
+        "--retain-for",
         "1ms",
         "--json",
         "--",
@@ -360,7 +341,7 @@ fn read_only_cgroups_are_done_without() {
     let said = said.with_status(3).naming(&["Read-only file system", "cpu.idle"]);
     let report = json(&said);
     assert_eq!((&report["means"]["placement"], &report["restored"]), (&"affinity".into(), &true.into()), "{report}");
-    with_read_only_cgroups(&["run", "--timeout", "1ms", "--placement", "cpuset", "--", "echo", "ran"])
+    with_read_only_cgroups(&["run", "--retain-for", "1ms", "--placement", "cpuset", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["a cpuset cannot be used here", "Read-only file system"]);
@@ -413,7 +394,7 @@ fn too_few_of_everything() {
     let few = ["--nofile=8", "--nofile=12", "--nofile=20", "--nproc=1", "--nproc=3", "--nproc=6", memory.as_str()];
     for limit in few {
         for way in [&["--policy", "full"][..], &["--policy", "off"]] {
-            let arguments = [&["run", "--timeout", "1ms"], way, &["--", "sh", "-c", "exit 3"]].concat();
+            let arguments = [&["run", "--retain-for", "1ms"], way, &["--", "sh", "-c", "exit 3"]].concat();
             let said = finish(&mut user.behind(&["prlimit", limit], &arguments));
             // The shell itself may be what does not fit.
             let known = [Some(3), Some(2), Some(125), Some(126), Some(127)].contains(&said.status);
@@ -427,7 +408,7 @@ fn too_few_of_everything() {
 #[test]
 fn a_folder_that_is_gone_does_no_harm() {
     let script =
-        format!("d=$(mktemp -d) && cd $d && rmdir $d && exec {GLEANER} run --timeout 1ms -q -- sh -c 'exit 3'");
+        format!("d=$(mktemp -d) && cd $d && rmdir $d && exec {GLEANER} run --retain-for 1ms -q -- sh -c 'exit 3'");
     finish(Command::new("sh").args(["-c", &script])).with_status(3);
     // Nor does an environment without anything.
     finish(run(["--", "/bin/sh", "-c", "exit 3"]).env_clear()).with_status(3);

@@ -136,7 +136,7 @@ fn a_full_disk_and_a_full_file_cost_nobody_a_run() {
     }
     // A disk that fills up while the program runs: there is less room than a second of windows takes.
     let script = "mkdir $W/small && mount -t tmpfs -o size=4k none $W/small && head -c 4096 /dev/zero >$W/small/full 2>/dev/null; \
-                  exec $G run --timeout 1ms --capture $W/small/run.capture -- sh -c 'sleep 2; echo ran; exit 3'";
+                  exec $G run --retain-for 1ms --capture $W/small/run.capture -- sh -c 'sleep 2; echo ran; exit 3'";
     let mut command = std::process::Command::new("unshare");
     command.args(["-m", "sh", "-c", script]).env("G", common::GLEANER).env("W", folder.path());
     let said = finish(command.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID")).with_status(3).saying("ran\n");

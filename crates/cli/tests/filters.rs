@@ -15,7 +15,7 @@ const LASTING: &str = "echo ran; sleep 0.1; exit 3";
 
 /// `run` of this script, under the filter.
 fn filtered(mut run: Command, options: &[&str], script: &str, calls: &[libc::c_long], so: Answer) -> Said {
-    run.args(["run", "--timeout", "1ms"]).args(options).args(["--", "sh", "-c", script]);
+    run.args(["run", "--retain-for", "1ms"]).args(options).args(["--", "sh", "-c", script]);
     run.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID");
     forbidding(&mut run, calls, so);
     finish(&mut run).with_status(3).saying("ran\n")

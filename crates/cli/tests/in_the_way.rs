@@ -30,7 +30,7 @@ fn sh(script: &str) -> Said {
     finish(Command::new("sh").args(["-c", script]).env("G", GLEANER).env_remove("GLEANER_RUN_ID"))
 }
 
-const RUN: &str = "$G run --timeout 1ms";
+const RUN: &str = "$G run --retain-for 1ms";
 
 #[test]
 fn a_proc_without_the_machines_files_costs_nobody_a_run() {
@@ -273,14 +273,14 @@ fn limits_that_were_meant_for_the_program_do_not_end_gleaner() {
     ] {
         let mut behind = vec!["prlimit"];
         behind.extend(limit);
-        let said = finish(&mut user.behind(&behind, &["run", "--timeout", "5ms", "--", "sh", "-c", computes]));
+        let said = finish(&mut user.behind(&behind, &["run", "--retain-for", "5ms", "--", "sh", "-c", computes]));
         // Too few processes are too few for the program's own, too: its shell says so.
         let refused = said.stderr.contains("Cannot fork");
         assert!(said.status == Some(3) && said.stdout == "ran\n" || refused, "{limit:?}: {said:#?}");
         assert!(said.stderr.contains(why), "{limit:?}: {said:#?}");
         assert!(common::comes_true(|| !user.state().exists()), "{limit:?}: its journal is left: {said:#?}");
         if !why.is_empty() {
-            let strict = ["run", "--timeout", "5ms", "--strict", "--policy", "observe", "--", "echo", "ran"];
+            let strict = ["run", "--retain-for", "5ms", "--strict", "--policy", "observe", "--", "echo", "ran"];
             finish(&mut user.behind(&behind, &strict)).with_status(125).saying("");
         }
     }
@@ -393,7 +393,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
             "probe --samples 20",
             "host probe",
             "host list --for 10ms",
-            "workload pipeline --seconds 1",
+            "workload pipeline --for 1s",
             "record --threads -o /dev/null -- true",
             &format!("host slice --tid {own} --slice 1ms --for 100ms"),
             &format!("host slice --tid {own} --slice 1ms --for 100ms --no-enforce"),
@@ -439,7 +439,7 @@ fn yielding_threads_never_spend_the_programs_quota() {
     let user = Unprivileged::new();
     // Without privilege they would be in the program's group; with it they are above.
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-    let said = group.run(&format!("exec {nobody} {} run --timeout 1ms -- sleep 0.8", user.binary().display()));
+    let said = group.run(&format!("exec {nobody} {} run --retain-for 1ms -- sleep 0.8", user.binary().display()));
     said.with_status(0).naming(&["nothing is retained", "CPU quota (0.5 CPUs by"]);
     let said = group.run(&format!("exec {RUN} -- sleep 0.8")).with_status(0);
     assert!(!said.stderr.contains("quota"), "{said:#?}");

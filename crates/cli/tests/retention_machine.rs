@@ -193,7 +193,7 @@ fn changes_nothing(words: &[&str], means: &str, files: &str) {
     let during = finish(Command::new("sh").args(["-c", &format!("cat {files}")])).stdout;
     let script = format!("sleep 0.5; cat {files}");
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).args([GLEANER, "run", "--timeout", "1ms", "--no-trial", "--policy", "retain"]);
+    command.args(&words[1..]).args([GLEANER, "run", "--retain-for", "1ms", "--no-trial", "--policy", "retain"]);
     command.args(["--retain", means, "--", "sh", "-c", &format!("{script}; exit 7")]);
     let said = finish(&mut command).with_status(7).saying(&during);
     assert!(!said.stderr.contains("run `gleaner restore`"), "{said:#?}");

@@ -168,14 +168,14 @@ fn what_a_signal_ends_is_ended_by_it_without_a_core() {
         gleaner_testing::skip!("needs root");
     }
     let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", GLEANER, "run", "--timeout", "1ms", "-q", "--", "sh", "-c"]);
+    command.args(["--pid", "--fork", "--mount-proc", GLEANER, "run", "--retain-for", "1ms", "-q", "--", "sh", "-c"]);
     assert_eq!(command.arg("kill -TERM $$").status().unwrap().code(), Some(128 + libc::SIGTERM));
 }
 
 #[test]
 fn control_c_ends_a_shells_loop() {
     let mut terminal = Terminal::open();
-    let run = format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:$$:; exec sleep 30'");
+    let run = format!("{GLEANER} run -q --retain-for 1ms -- sh -c 'echo up:$$:; exec sleep 30'");
     terminal.type_in(&format!("for i in 1 2 3; do {run}; done\n"));
     let program = terminal.number_after("up:");
     terminal.type_in("\x03");
@@ -189,7 +189,8 @@ fn control_c_ends_a_shells_loop() {
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
     // As nohup does it: the run and its program outlive the hang-up.
-    let script = format!("trap '' HUP; exec {GLEANER} run --timeout 1ms -q -- sh -c 'echo ready; sleep 0.3; exit 6'");
+    let script =
+        format!("trap '' HUP; exec {GLEANER} run --retain-for 1ms -q -- sh -c 'echo ready; sleep 0.3; exit 6'");
     let (mut child, _lines) = ready(Command::new("sh").args(["-c", &script]));
     send(-pid_of(&child.0), libc::SIGHUP);
     assert_eq!(status_of(&mut child.0), 6);
@@ -222,7 +223,7 @@ fn surroundings(before: &str, prefix: &str) -> String {
 
 #[test]
 fn the_program_sees_no_difference() {
-    let ways = WAYS.map(|way| format!("{GLEANER} run --timeout 1ms --quiet {} --", way.join(" ")));
+    let ways = WAYS.map(|way| format!("{GLEANER} run --retain-for 1ms --quiet {} --", way.join(" ")));
     let surrounded = [
         (":", ""),
         ("trap '' HUP INT TERM USR1", ""),
@@ -301,12 +302,12 @@ fn a_cgroup_that_vanishes_does_no_harm() {
 fn closed_streams_do_no_harm() {
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         for way in ["", "--quiet", "--json"] {
-            let script = format!("exec {GLEANER} run {way} --timeout 1ms -- sh -c 'exit 4' {closed}");
+            let script = format!("exec {GLEANER} run {way} --retain-for 1ms -- sh -c 'exit 4' {closed}");
             finish(Command::new("sh").args(["-c", &script])).with_status(4);
         }
     }
     // A reader that goes away.
-    let script = format!("{GLEANER} run --json --timeout 1ms -- sh -c 'exit 4' | true");
+    let script = format!("{GLEANER} run --json --retain-for 1ms -- sh -c 'exit 4' | true");
     finish(Command::new("sh").args(["-c", &script])).with_status(0);
 }
 
@@ -432,7 +433,7 @@ fn runs_side_by_side_and_inside_each_other() {
             assert_eq!(cgroups_of_run(pid_of(&child)), Vec::<std::path::PathBuf>::new());
         }
     }
-    let inner = format!("{GLEANER} run --timeout 1ms --quiet -- sh -c 'echo inside; exit 5'");
+    let inner = format!("{GLEANER} run --retain-for 1ms --quiet -- sh -c 'echo inside; exit 5'");
     finish(&mut shell(&[], &inner)).with_status(5).saying("inside\n");
 }
 
@@ -442,7 +443,7 @@ fn control_z_stops_both_and_control_c_ends_the_program() {
     // One process: a shell that forks may be met between vfork and exec, where it can be neither stopped nor seen
     // running.
     let sleeping = "sh -c 'echo up:$$:; exec sleep 30'";
-    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- {sleeping}\n"));
+    terminal.type_in(&format!("{GLEANER} run -q --retain-for 1ms -- {sleeping}\n"));
     let program = terminal.number_after("up:");
     let main: i32 = status_line(program, "PPid").unwrap().parse().unwrap();
     let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
@@ -464,7 +465,7 @@ fn control_z_stops_both_and_control_c_ends_the_program() {
 #[test]
 fn a_job_in_the_background_is_stopped_and_ended_by_its_shell() {
     let mut terminal = Terminal::open();
-    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:$$:; exec sleep 30' &\n"));
+    terminal.type_in(&format!("{GLEANER} run -q --retain-for 1ms -- sh -c 'echo up:$$:; exec sleep 30' &\n"));
     let program = terminal.number_after("up:");
     let main: i32 = status_line(program, "PPid").unwrap().parse().unwrap();
     let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
@@ -504,7 +505,7 @@ fn what_is_stopped_through_gleaner_alone_is_continued_through_it() {
 #[test]
 fn a_program_in_the_foreground_reads_the_terminal() {
     let mut terminal = Terminal::open();
-    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:1:; read a; echo read:$a:'\n"));
+    terminal.type_in(&format!("{GLEANER} run -q --retain-for 1ms -- sh -c 'echo up:1:; read a; echo read:$a:'\n"));
     terminal.number_after("up:");
     terminal.type_in("42\n");
     assert_eq!(terminal.number_after("read:"), 42);

@@ -14,7 +14,8 @@ use std::process::Stdio;
 #[test]
 fn without_privilege_weaker_means_are_used_and_named() {
     let user = Unprivileged::new();
-    let said = finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; exit 3"]));
+    let said =
+        finish(&mut user.gleaner(&["run", "--retain-for", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; exit 3"]));
     let said = said.with_status(3).naming(&["instead of cpu.idle", "/proc", "BPF"]);
     let report = json(&said);
     assert_eq!(
@@ -26,8 +27,15 @@ fn without_privilege_weaker_means_are_used_and_named() {
     assert_eq!(report["restored"], true);
     assert!(!user.state().exists(), "its journal is left");
     // Without a runtime folder it is a private one in /tmp.
-    let mut command =
-        user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; ls -d /tmp/gleaner-$(id -u); exit 4"]);
+    let mut command = user.gleaner(&[
+        "run",
+        "--retain-for",
+        "1ms",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.3; ls -d /tmp/gleaner-$(id -u); exit 4",
+    ]);
     let said = finish(command.env_remove("XDG_RUNTIME_DIR")).with_status(4);
     let folder = said.stdout.trim();
     assert!(folder.starts_with("/tmp/gleaner-"), "{said:#?}");
@@ -53,7 +61,8 @@ fn a_name_in_tmp_that_another_user_has_taken_is_left_alone() {
     }
     let user = Unprivileged::new();
     let own = format!("sleep 0.5; ls -d /tmp/gleaner-{victim}-*; exit 3");
-    let tried: [&[&str]; 3] = [&["run", "--timeout", "1ms", "-q", "--", "sh", "-c", &own], &["status"], &["restore"]];
+    let tried: [&[&str]; 3] =
+        [&["run", "--retain-for", "1ms", "-q", "--", "sh", "-c", &own], &["status"], &["restore"]];
     let said = tried.map(|arguments| {
         let mut command = std::process::Command::new("timeout");
         command.args(["10", "setpriv", &format!("--reuid={victim}"), &format!("--regid={victim}"), "--clear-groups"]);
@@ -80,7 +89,7 @@ fn without_privilege_what_is_asked_for_by_name_is_refused() {
         (&["--placement", "cpuset"], &["cpuset"]),
         (&["--strict"], &["--strict", "cpu.idle"]),
     ] {
-        let arguments = [&["run", "--timeout", "1ms"], option, &["--", "echo", "ran"]].concat();
+        let arguments = [&["run", "--retain-for", "1ms"], option, &["--", "echo", "ran"]].concat();
         finish(&mut user.gleaner(&arguments)).with_status(125).saying("").naming(words);
         assert!(!user.state().exists(), "{option:?}: its journal is left");
     }
@@ -89,7 +98,7 @@ fn without_privilege_what_is_asked_for_by_name_is_refused() {
 #[test]
 fn without_privilege_a_killed_run_is_undone_too() {
     let user = Unprivileged::new();
-    let mut command = user.gleaner(&["run", "--timeout", "1ms", "-q", "--", "sh", "-c", "sleep 1; exit 0"]);
+    let mut command = user.gleaner(&["run", "--retain-for", "1ms", "-q", "--", "sh", "-c", "sleep 1; exit 0"]);
     let child = Killed(command.process_group(0).stdout(Stdio::null()).spawn().unwrap());
     assert!(comes_true(|| !journals_of_run(&user.state(), pid_of(&child.0)).is_empty()));
     send(pid_of(&child.0), libc::SIGKILL);
@@ -127,7 +136,7 @@ fn a_set_user_id_program_keeps_its_rights_and_its_status() {
     let shell = shell.to_str().unwrap();
     for options in [&[][..], &["--policy", "consolidate"], &["--retain", "yielding"]] {
         let program = ["--", shell, "-p", "-c", "id -u; sleep 0.3; exit 3"];
-        let mut command = user.gleaner(&[&["run", "--timeout", "1ms"][..], options, &program].concat());
+        let mut command = user.gleaner(&[&["run", "--retain-for", "1ms"][..], options, &program].concat());
         finish(&mut command).with_status(3).saying("0\n");
     }
 }

@@ -75,7 +75,7 @@ fn a_granularity_in_turns_is_the_same_work() {
 
 #[test]
 fn a_timed_run_ends_by_time() {
-    let timed = json(&["barrier", "--seconds", "0.05"]);
+    let timed = json(&["barrier", "--for", "50ms"]);
     assert_eq!(timed["ended_by"], "time");
     assert!(timed["wall_ns"].as_u64() >= Some(50_000_000), "{timed}");
 }
@@ -90,7 +90,7 @@ fn progress(line: &str) -> Option<(u64, u64)> {
 fn progress_rises_and_its_last_line_is_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.json");
-    let arguments = ["independent", "--granularity", "10us", "--seconds", "0.1", "--progress-every", "10ms", "--json"];
+    let arguments = ["independent", "--granularity", "10us", "--for", "100ms", "--progress-every", "10ms", "--json"];
     let said = finish(workload(&arguments).arg(&file)).with_status(0);
     let lines: Vec<(u64, u64)> = said.stdout.lines().filter_map(progress).collect();
     assert!(lines.len() >= 2 && lines.is_sorted(), "{said:#?}");
@@ -100,7 +100,7 @@ fn progress_rises_and_its_last_line_is_the_whole() {
 
 #[test]
 fn progress_has_a_name_where_one_is_given() {
-    let arguments = ["independent", "--seconds", "0.05", "--progress-every", "10ms", "--progress-name", "a-1"];
+    let arguments = ["independent", "--for", "50ms", "--progress-every", "10ms", "--progress-name", "a-1"];
     let said = finish(&mut workload(&arguments)).with_status(0);
     let named: Vec<&str> = said.stdout.lines().filter(|line| line.starts_with("progress ")).collect();
     assert!(!named.is_empty(), "{said:#?}");
@@ -113,10 +113,7 @@ fn progress_has_a_name_where_one_is_given() {
 fn seconds_0_goes_on_until_told_and_then_ends_well() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let mut child = Killed(
-            workload(&["freqsleep", "--seconds", "0", "--progress-every", "5ms"])
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
+            workload(&["freqsleep", "--for", "0s", "--progress-every", "5ms"]).stdout(Stdio::piped()).spawn().unwrap(),
         );
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.by_ref().take(1_000).filter_map(|line| progress(&line)).any(|(_, items)| items > 0));
@@ -167,16 +164,15 @@ fn what_is_wrong_is_named() {
     for (arguments, words) in [
         (&["workload"][..], &["NAME"][..]),
         (&["workload", "dedup"], &["dedup", "pipeline", "freqsleep", "open-loop", "list"]),
-        (&["workload", "matmul", "--items", "5", "--seconds", "1"], &["--items", "--seconds"]),
+        (&["workload", "matmul", "--items", "5", "--for", "1s"], &["--items", "--for"]),
         (&["workload", "matmul", "--items", "0"], &["--items", "0"]),
         (&["workload", "matmul", "--threads", "0"], &["--threads", "1..=1024"]),
         (&["workload", "matmul", "--threads", "1025"], &["1025", "1..=1024"]),
         (&["workload", "matmul", "--granularity", "20"], &["20", "20us"]),
         (&["workload", "matmul", "--granularity", "1h"], &["1h", "10s"]),
         (&["workload", "matmul", "--granularity", "1us", "--granularity-iterations", "5"], &["cannot be used with"]),
-        (&["workload", "matmul", "--seconds", "-1"], &["-1"]),
-        (&["workload", "matmul", "--seconds=-1"], &["-1", "2.5"]),
-        (&["workload", "matmul", "--seconds", "nan"], &["nan"]),
+        (&["workload", "matmul", "--for=-1s"], &["-1s"]),
+        (&["workload", "matmul", "--for", "nan"], &["nan"]),
         (&["workload", "matmul", "--progress-every", "1us"], &["1us", "1ms"]),
         (&["workload", "matmul", "--progress-every", "1s", "--json"], &["--progress-every", "--json FILE"]),
         (&["workload", "matmul", "--progress-name", "a"], &["--progress-every"]),

@@ -102,9 +102,7 @@ pub const OF_VCPUS: Metric = Metric {
 /// All but [`OF_VCPUS`].
 pub const METRICS: &[Metric] = &[
     Metric { name: "build_info", unit: "", kind: Moves, meaning: "1; its version is a label", read: Read::Build },
-    of_machine("process_start_time", "seconds", Moves, "When the daemon began, since 1970", |all| {
-        all.began_unix_ns.map(s)
-    }),
+    of_daemon("process_start_time", "seconds", Moves, "When the daemon began, since 1970", |all| s(all.began_unix_ns)),
     of_daemon(
         "settings_differ",
         "",
@@ -123,7 +121,7 @@ pub const METRICS: &[Metric] = &[
         flag(all.acts())
     }),
     of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| {
-        flag(all.observer.as_deref() == Some("bpf"))
+        flag(all.observer == "bpf")
     }),
     of_daemon("warnings", "", Moves, "What is, or was, weaker than it might be, as `gleaner status` lists it", |all| {
         n(all.warnings.len() as u64)
@@ -131,7 +129,7 @@ pub const METRICS: &[Metric] = &[
     of_daemon("reload_failed", "", Moves, "1 where the configuration that was to be reloaded last is wrong", |all| {
         flag(all.reload_error.is_some())
     }),
-    of_machine("vcpus", "", Moves, "vCPUs that groups may use", |all| Some(n(all.machine.as_ref()?.vcpus))),
+    of_daemon("vcpus", "", Moves, "vCPUs that groups may use", |all| n(all.machine.vcpus)),
     of_machine("busy", "seconds", Grows, "Time that they worked, for whomever, while there was a group", |all| {
         of_vcpus(all, |vcpu| vcpu.busy_ns)
     }),
@@ -142,10 +140,10 @@ pub const METRICS: &[Metric] = &[
         of_vcpus(all, |vcpu| vcpu.steal_ns)
     }),
     of_machine("idle_entries", "", Grows, "Idle periods that began on them; absent where they cannot be seen", |all| {
-        all.times.as_ref()?.idle_entries.map(n)
+        all.times.idle_entries.map(n)
     }),
     of_machine("halts", "", Grows, "Times one of them halted, and so had to be woken; absent where unseen", |all| {
-        all.times.as_ref()?.halts.map(n)
+        all.times.halts.map(n)
     }),
     of_group("group_cpu", "seconds", Grows, "CPU time of the group since it was adopted", |g| Some(s(g.cpu_time_ns))),
     of_group("group_voluntary_switches", "", Grows, "Its voluntary context switches since then", |g| {
@@ -160,10 +158,10 @@ pub const METRICS: &[Metric] = &[
         "seconds",
         Moves,
         "g_comp: its threads' mean computation between two waits, of late",
-        |g| g.recent.as_ref()?.g_comp_ns.map(|ns| ns / 1e9),
+        |g| g.recent.g_comp_ns.map(|ns| ns / 1e9),
     ),
     of_group("group_idle_length", "seconds", Moves, "l_idle: mean idle period of its vCPUs, of late", |g| {
-        g.recent.as_ref()?.l_idle_ns.map(|ns| ns / 1e9)
+        g.recent.l_idle_ns.map(|ns| ns / 1e9)
     }),
     of_group(
         "group_trial_rate",
@@ -180,7 +178,7 @@ fn s(ns: u64) -> f64 {
 
 /// Over all vCPUs of which it is known; `None` where it is of none.
 fn of_vcpus(all: &StatusReport, read: fn(&StatusVcpuTimes) -> Option<u64>) -> Option<f64> {
-    let known: Vec<u64> = all.times.as_ref()?.vcpus.iter().filter_map(read).collect();
+    let known: Vec<u64> = all.times.vcpus.iter().filter_map(read).collect();
     (!known.is_empty()).then(|| s(known.iter().sum()))
 }
 
@@ -224,7 +222,7 @@ impl Metric {
                 let of = |group: &StatusGroup| Some((vec![("group", group.name.clone())], read(group)?));
                 all.groups.iter().filter_map(of).collect()
             }
-            Read::Vcpu => all.times.iter().flat_map(|times| &times.vcpus).flat_map(times_of).collect(),
+            Read::Vcpu => all.times.vcpus.iter().flat_map(times_of).collect(),
             Read::Build => vec![(vec![("version", all.version.clone())], 1.0)],
         }
     }

@@ -43,9 +43,8 @@ pub struct AbReport {
     /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many
     /// pairs would tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
     pub pairs_to_tell: Option<u64>,
-    /// The verdict as it is told: as `verdict`, or `inconclusive` where that rests on too little; null from an earlier
-    /// version.
-    pub told_verdict: Option<String>,
+    /// The verdict as it is told: as `verdict`, or `inconclusive` where that rests on too little.
+    pub told_verdict: String,
     /// What the second mode cost.
     pub side_costs: AbSideCosts,
     /// The third mode and those after it against the first; left out where there are two.
@@ -100,7 +99,7 @@ pub struct AbMode {
     pub outliers: u64,
     /// Medians; null when there is no run.
     pub median: Option<AbMedians>,
-    /// Mean and deviation of what is compared; null when there is no run, and from an earlier version.
+    /// Mean and deviation of what is compared; null when there is no run.
     pub spread: Option<AbSpread>,
 }
 

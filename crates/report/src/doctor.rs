@@ -22,8 +22,7 @@ pub struct DoctorReport {
     pub actuators: Vec<Capability>,
     /// Runs that left something behind and can be cleaned up with `gleaner restore`.
     pub left_behind: Vec<String>,
-    /// Who else steers these vCPUs; empty from an earlier version too.
-    #[serde(default)]
+    /// Who else steers these vCPUs.
     pub neighbours: Vec<Neighbour>,
     /// The verdict.
     pub verdict: Verdict,

@@ -42,8 +42,7 @@ pub struct HostProbeReport {
     pub switch: Finding<SwitchFigures>,
     /// Leaving a guest and coming back, measured from inside this machine.
     pub exit: Finding<ExitFigures>,
-    /// The same for a guest of this machine, measured from the host's side. Results before 2026-11-24 have none.
-    #[serde(default = "HostExitFigures::not_asked")]
+    /// The same for a guest of this machine, measured from the host's side.
     pub exit_from_host: Finding<HostExitFigures>,
     /// Exits of guests that spin.
     pub pause_exits: Finding<PauseExitFacts>,
@@ -122,8 +121,7 @@ pub struct ExitFigures {
     /// Whether CPUID leaves a guest here; false on bare metal and under emulation: the figure is then that of the
     /// instruction.
     pub leaves_guest: bool,
-    /// Which side of the exit the clock was on; results before 2026-11-24 do not say so.
-    #[serde(default = "ExitSide::guest")]
+    /// Which side of the exit the clock was on.
     pub side: ExitSide,
 }
 
@@ -152,18 +150,6 @@ pub enum ExitSide {
     Guest,
     /// Outside: the host that it is left for.
     Host,
-}
-
-impl ExitSide {
-    fn guest() -> Self {
-        Self::Guest
-    }
-}
-
-impl HostExitFigures {
-    fn not_asked() -> Finding<Self> {
-        Finding { value: None, from: "not measured by the version of Gleaner that wrote this".to_owned() }
-    }
 }
 
 /// Pause-loop exiting.

@@ -32,8 +32,7 @@ pub struct HostRunReport {
     /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was
     /// continuously runnable beside others.
     pub unfair_worst_ratio: Option<f64>,
-    /// How far from its entitlement a share may be (`unfair_share`); 0 in older results, which left it out.
-    #[serde(default)]
+    /// How far from its entitlement a share may be (`unfair_share`).
     pub unfair_allowed_ratio: f64,
     /// What was decided, oldest first.
     pub decisions: Vec<HostDecisionRecord>,
@@ -99,8 +98,7 @@ pub struct HostPrice {
     pub direct_ns: u64,
     /// Refilling caches afterwards.
     pub refill_ns: u64,
-    /// A ticker's wake-up that ends a slice; 0 where the kernel ends slices, and in older results, which left it out.
-    #[serde(default)]
+    /// A ticker's wake-up that ends a slice; 0 where the kernel ends slices.
     pub tick_ns: u64,
     /// Where that is from, in words.
     pub from: String,
@@ -145,9 +143,7 @@ pub struct HostRunVm {
     /// What its continuously runnable vCPUs got over what they were entitled to, at the end; null where it has none
     /// with company.
     pub share_ratio: Option<f64>,
-    /// Whether that is further from 1 than `unfair_allowed_ratio`, and than one slice of so short a time; false in
-    /// older results, which left it out.
-    #[serde(default)]
+    /// Whether that is further from 1 than `unfair_allowed_ratio`, and than one slice of so short a time.
     pub unfair: bool,
 }
 

@@ -57,7 +57,6 @@ pub struct RunReport {
     /// Mean number of vCPUs it was allowed.
     pub active_vcpus_mean: f64,
     /// What each vCPU did meanwhile, for this program and for others; empty when nothing was observed.
-    #[serde(default)]
     pub vcpu_times: Vec<VcpuTimes>,
     /// The paper's measurements over the whole run.
     pub lengths: ObservedLengths,
@@ -84,16 +83,12 @@ pub struct RunReport {
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
     pub wake_pattern: Option<String>,
     /// How many of its threads ran or waited to run at once; null when it was not observed.
-    #[serde(default)]
     pub concurrency: Option<Concurrency>,
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
     /// The last trial of retention; null: there was none.
-    #[serde(default)]
     pub trial: Option<StatusTrial>,
-    /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
-    pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.

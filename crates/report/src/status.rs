@@ -21,18 +21,18 @@ pub struct StatusReport {
     pub pid: u32,
     /// Since it began: the clock of `at_ns`.
     pub up_ns: u64,
-    /// When it began, since 1970; null from an earlier version.
-    pub began_unix_ns: Option<u64>,
+    /// When it began, since 1970.
+    pub began_unix_ns: u64,
     /// Whether nothing is changed, only watched.
     pub dry_run: bool,
-    /// Where it runs; null from an earlier version.
-    pub machine: Option<StatusMachine>,
-    /// `procfs` or `bpf`; null from an earlier version.
-    pub observer: Option<String>,
-    /// What the vCPUs did since the daemon began, while there was a group; null from an earlier version.
-    pub times: Option<StatusTimes>,
+    /// Where it runs.
+    pub machine: StatusMachine,
+    /// `procfs` or `bpf`.
+    pub observer: String,
+    /// What the vCPUs did since the daemon began, while there was a group.
+    pub times: StatusTimes,
     /// The same of the last one to two seconds.
-    pub recent: Option<StatusTimes>,
+    pub recent: StatusTimes,
     /// The files that it is configured by, later ones over earlier ones.
     pub configuration: Vec<String>,
     /// What is wrong with the configuration that was to be reloaded last; null: nothing.
@@ -40,13 +40,11 @@ pub struct StatusReport {
     /// How long windows are now.
     pub window_ns: u64,
     /// Whether that is more than it should be, because observing takes all that it may.
-    #[serde(default)]
     pub windows_paced: bool,
     /// CPU time of observing and deciding.
     pub overhead_cpu_ns: u64,
-    /// What the daemon took of CPUs lately, as the kernel counts it; null from an earlier version.
-    #[serde(default)]
-    pub cost: Option<StatusCost>,
+    /// What the daemon took of CPUs lately, as the kernel counts it.
+    pub cost: StatusCost,
     /// `haltpoll`, `pm-qos`, `idle-poll` or `yielding`; null where nothing is retained.
     pub retention: Option<String>,
     /// Idle time bridged, summed over vCPUs.
@@ -56,12 +54,10 @@ pub struct StatusReport {
     /// The time-out in force on each retained vCPU, whichever group asked for it.
     pub retaining: Vec<StatusVcpu>,
     /// What the daemon has set, and somebody else has changed since; each as in `gleaner.verify/1`.
-    #[serde(default)]
     pub settings_differ: Vec<VerifiedFile>,
     /// What is managed.
     pub groups: Vec<StatusGroup>,
     /// What the configuration names, and is not managed now.
-    #[serde(default)]
     pub waiting: Vec<StatusWaiting>,
     /// The host agent; left out where there is to be none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,8 +179,8 @@ pub struct StatusGroup {
     pub profile: String,
     /// Its policy.
     pub policy: String,
-    /// `bpf` or `procfs`: which observer sees it now; null: a daemon that does not say.
-    pub observer: Option<String>,
+    /// `bpf` or `procfs`: which observer sees it now.
+    pub observer: String,
     /// When it was adopted.
     pub since_ns: u64,
     /// vCPUs it may use.
@@ -192,10 +188,8 @@ pub struct StatusGroup {
     /// How it stands, in words.
     pub state: String,
     /// Whether it is left alone because somebody said so (`gleaner hold`).
-    #[serde(default)]
     pub held: bool,
-    /// The vCPUs it runs on; empty from an earlier version.
-    #[serde(default)]
+    /// The vCPUs it runs on.
     pub active: Vec<u32>,
     /// vCPUs that are kept awake for it.
     pub retaining: Vec<u32>,
@@ -213,20 +207,16 @@ pub struct StatusGroup {
     /// What ended them; null without BPF.
     pub idle_ended_by: Option<IdleEndedBy>,
     /// The paper's measurements since then; `wake_to_run` is null without BPF.
-    #[serde(default)]
     pub lengths: ObservedLengths,
-    /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet; null from an
-    /// earlier version.
-    pub recent: Option<StatusRecent>,
+    /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet.
+    pub recent: StatusRecent,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
     pub wake_pattern: Option<String>,
-    /// How many of its threads ran or waited to run at once, since it was adopted; null from an earlier version.
-    #[serde(default)]
+    /// How many of its threads ran or waited to run at once, since it was adopted.
     pub concurrency: Option<Concurrency>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
     /// What one vCPU has won over all, where its threads take turns, as it was last tried; null: not tried yet.
-    #[serde(default)]
     pub turns: Option<StatusTrial>,
     /// Decisions so far.
     pub decisions_count: u64,
@@ -292,15 +282,15 @@ const GROUPS_SHOWN: usize = 20;
 const IDLE_BELOW: f64 = 0.001;
 
 impl StatusGroup {
-    /// CPUs that it used in the last one to two seconds; 0 where nobody says.
+    /// CPUs that it used in the last one to two seconds.
     pub fn cpus_lately(&self) -> f64 {
-        let recent = self.recent.filter(|recent| recent.observed_ns > 0);
-        recent.map_or(0.0, |recent| recent.cpu_time_ns as f64 / recent.observed_ns as f64)
+        let recent = self.recent;
+        if recent.observed_ns == 0 { 0.0 } else { recent.cpu_time_ns as f64 / recent.observed_ns as f64 }
     }
 
-    /// Whether nothing happens to it now, and nothing is done for it; not where nobody says.
+    /// Whether nothing happens to it now, and nothing is done for it.
     pub fn is_idle(&self) -> bool {
-        self.recent.is_some() && !self.held && self.retaining.is_empty() && self.cpus_lately() < IDLE_BELOW
+        !self.held && self.retaining.is_empty() && self.cpus_lately() < IDLE_BELOW
     }
 }
 

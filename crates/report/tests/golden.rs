@@ -175,7 +175,6 @@ fn run() -> RunReport {
         no_step_because: Some("holding off after the last change for another 900ms".into()),
         retention_cost_ratio: Some(0.87),
         trial: None,
-        contended_cost_ratio: None,
         warnings: vec!["the guardian process died and was replaced".into()],
         restored: true,
     }

@@ -24,7 +24,7 @@ settings! {
         /// How long an idle vCPU is kept from halting, instead of a time-out that follows the lengths of its idle
         /// periods: 1us to 1s
         retain_for: RetainFor, "follows the lengths of idle periods",
-            arg(long, alias = "timeout", value_name = "DURATION", conflicts_with = "profile");
+            arg(long, value_name = "DURATION", conflicts_with = "profile");
         /// Whether it is tried first whether keeping vCPUs awake pays
         trial: bool, "true",
             arg(long = "no-trial", action = clap::ArgAction::SetFalse, help = "Retain without a trial whether it pays");
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_written_as_options_is_written_as_toml_and_back() {
-        let words = "x --profile conservative --budget 20% --no-trial --progress /p|(.*)";
+        let words = "x --profile frugal --budget 20% --no-trial --progress /p|(.*)";
         let line = Line::try_parse_from(words.split(' ')).unwrap().group;
         let text = toml::to_string(&line).unwrap();
         assert_eq!(text, "profile = \"frugal\"\nbudget = \"20%\"\ntrial = false\nprogress = \"/p|(.*)\"\n");

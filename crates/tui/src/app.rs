@@ -261,8 +261,8 @@ mod tests {
     fn of_many_groups_the_busy_ones_come_first_and_idle_ones_are_folded() {
         let names: Vec<String> = (0..200).map(|n| format!("w@{n}")).collect();
         let mut many = status(1, &names.iter().map(String::as_str).collect::<Vec<_>>());
-        many.groups.iter_mut().for_each(|group| group.recent = Some(StatusRecent::default()));
-        let busy = |cpu_time_ns| Some(StatusRecent { observed_ns: 1_000, cpu_time_ns, ..StatusRecent::default() });
+        many.groups.iter_mut().for_each(|group| group.recent = StatusRecent::default());
+        let busy = |cpu_time_ns| StatusRecent { observed_ns: 1_000, cpu_time_ns, ..StatusRecent::default() };
         (many.groups[7].recent, many.groups[150].recent, many.groups[3].held) = (busy(200), busy(900), true);
         let shown = |app: &App| app.groups().iter().map(|group| group.name.clone()).collect::<Vec<_>>();
         let mut app = App::new(None);

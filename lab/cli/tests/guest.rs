@@ -103,7 +103,7 @@ fn guest_programs_go_on_while_slices_take_turns() {
             "[[vm]]\nname = \"{name}\"\nrole = \"measured\"\nvcpus = 1\nmemory_mib = 256\npin = \"0\"\npolicies = [\"off\"]\nworkloads = [{workload}]\n"
         )
     };
-    let of_two = "trap 'trap - TERM; kill 0' TERM; for name in a b; do gleaner workload independent --threads 1 --seconds 0 \
+    let of_two = "trap 'trap - TERM; kill 0' TERM; for name in a b; do gleaner workload independent --threads 1 --for 0s \
                   --progress-every 100ms --progress-name $name & done; wait";
     let text = format!(
         "name = \"turns\"\ndescription = \"two VMs\"\nrounds = 1\n[machine]\naccelerator = \"tcg\"\nslices = [\"5ms\", \"1ms\"]\nin_turn = 2\n{}{}",

@@ -16,7 +16,7 @@ pub fn main() {
         "  {:<6}{:>18}{:>18}{:>26}{:>10}{:>8}{:>8}",
         "round", "B kept awake", "C halted", "C under run, latency", "stolen %", "trips", "s"
     );
-    let (gap, samples) = (gap.to_string(), samples.to_string());
+    let (gap, samples) = (format!("{gap}us"), samples.to_string());
     let mut series: [Series; 3] = Default::default();
     for round in 0..pairs {
         let mut order = [0, 1, 2];
@@ -80,7 +80,7 @@ fn compare(what: &str, over: &[f64], under: &[f64]) {
 }
 
 fn measure(kind: usize, gap: &str, samples: &str) -> (Value, Value) {
-    let common = ["--gap-us", gap, "--samples", samples];
+    let common = ["--gap", gap, "--samples", samples];
     match kind {
         0 => (gleaner_json(&[&["probe", "--setting", "B"], &common[..]].concat()), Value::Null),
         1 => (gleaner_json(&[&["probe", "--setting", "C"], &common[..]].concat()), Value::Null),

@@ -43,7 +43,7 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
         shuffle_seed: plan.seed,
         machine: AbMachine { kernel: rustix::system::uname().release().to_string_lossy().into_owned(), vcpus },
         speedup: second.speedup,
-        told_verdict: Some(second.told_verdict().to_owned()),
+        told_verdict: second.told_verdict().to_owned(),
         verdict: second.verdict,
         verdict_withheld: second.verdict_withheld,
         pairs_to_tell: second.pairs_to_tell,

@@ -1,6 +1,5 @@
 use super::*;
 use gleaner_command::everywhere::ColorArg;
-use std::time::Duration;
 
 #[test]
 fn the_definition_is_sound() {
@@ -80,41 +79,4 @@ fn a_misspelt_option_is_no_program() {
     let cli = Cli::try_parse_from(["gleaner", "run", "--", "--polcy"]).unwrap();
     let Command::Run(run) = cli.command else { panic!("not run") };
     assert_eq!(run.command, ["--polcy"]);
-}
-
-#[test]
-fn earlier_names_of_durations_are_understood_and_not_shown() {
-    let durations = |words: &str| {
-        let cli = Cli::try_parse_from(words.split(' ')).unwrap();
-        match cli.command {
-            Command::Run(run) => run.group.timeout().map(Duration::from),
-            Command::Ab(ab) => ab.group.timeout().map(Duration::from),
-            Command::Probe(probe) => Some(probe.gap()),
-            Command::Workload(workload) => Some(workload.length()),
-            other => panic!("{other:?}"),
-        }
-    };
-    for (command, rest, earlier, now) in [
-        ("run", " ls", "--timeout 2ms", "--retain-for 2ms"),
-        ("ab", " ls", "--timeout 2ms", "--retain-for 2ms"),
-        ("probe", "", "--gap-us 300", "--gap 300us"),
-        ("workload", " relay", "--seconds 2.5", "--for 2500ms"),
-    ] {
-        let given = durations(&format!("gleaner {command} {now}{rest}"));
-        assert_eq!(durations(&format!("gleaner {command} {earlier}{rest}")), given, "{earlier}");
-        assert_ne!(durations(&format!("gleaner {command}{rest}")), given, "{now}");
-        let mut cli = Cli::command();
-        let help = cli.find_subcommand_mut(command).unwrap().render_long_help().to_string();
-        let name = |option: &'static str| option.split_once(' ').unwrap().0;
-        assert!(help.contains(name(now)) && !help.contains(name(earlier)), "{help}");
-    }
-}
-
-#[test]
-fn a_misspelt_command_is_told_the_nearest_that_is_shown() {
-    for (word, meant) in [("atach", Some("attach")), ("detach", Some("attach")), ("cach", None), ("guardin", None)] {
-        let said = parse(["gleaner", word].map(OsString::from)).unwrap_err().to_string();
-        assert!(meant.is_none_or(|meant| said.contains(&format!("'{meant}'"))), "{said}");
-        assert!(!["'cache'", "'sim'", "'guardian'"].iter().any(|hidden| said.contains(hidden)), "{said}");
-    }
 }

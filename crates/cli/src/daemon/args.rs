@@ -51,9 +51,6 @@ pub struct CheckArgs {
     /// This one, instead of the machine's
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The same, as the daemon has it
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "file")]
-    pub config: Option<PathBuf>,
 }
 
 /// Whom to ask.

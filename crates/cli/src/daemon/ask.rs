@@ -60,7 +60,7 @@ pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
 }
 
 fn unknown_vcpu(what: &str, report: &StatusReport) -> Failure {
-    let vcpus = report.machine.as_ref().map_or(0, |machine| machine.vcpus);
+    let vcpus = report.machine.vcpus;
     Failure::input(format!("there is no vCPU {what}, and no group of that name; this machine has {vcpus} vCPUs"))
 }
 

@@ -37,8 +37,8 @@ pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
 
 pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
     match &args.command {
-        ConfigCommand::Check(CheckArgs { file, config }) => {
-            let found = load(file.as_deref().or(config.as_deref()))?;
+        ConfigCommand::Check(CheckArgs { file }) => {
+            let found = load(file.as_deref())?;
             let from = found.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
             let groups = found.groups.len();
             Output::Text.text(&match (found.files.is_empty(), found.names_no_group) {
@@ -54,8 +54,8 @@ pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
                 }
             });
         }
-        ConfigCommand::Show(CheckArgs { file, config }) => {
-            Output::Text.text(&load(file.as_deref().or(config.as_deref()))?);
+        ConfigCommand::Show(CheckArgs { file }) => {
+            Output::Text.text(&load(file.as_deref())?);
         }
     }
     Ok(0)

@@ -78,7 +78,6 @@ fn unobserved(config: &Config, command: &[OsString], vcpus: &CpuSet, (wall, exit
         concurrency: None,
         retention_cost_ratio: None,
         trial: None,
-        contended_cost_ratio: None,
         warnings: Vec::new(),
         restored: true,
     }

@@ -41,15 +41,12 @@ pub struct WorkloadArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(0..=ITERATIONS_MAX))]
     pub granularity_iterations: Option<u64>,
     /// Do so many items: the same work in every run
-    #[arg(long, value_name = "N", conflicts_with_all = ["length", "seconds"])]
+    #[arg(long, value_name = "N", conflicts_with = "length")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=ITEMS_MAX))]
     pub items: Option<u64>,
     /// Go on for so long; 0s: until SIGTERM or SIGINT
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = length)]
     length: Duration,
-    /// The same in seconds, as it was called first
-    #[arg(long, hide = true, value_name = "S", conflicts_with = "length", value_parser = seconds)]
-    seconds: Option<f64>,
     /// Where the data come from: the same seed, the same data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -80,11 +77,6 @@ pub struct WorkloadArgs {
 pub struct Request(Vec<u8>);
 
 impl WorkloadArgs {
-    /// How long to go on where no items are given; zero: until told to end.
-    pub fn length(&self) -> Duration {
-        self.seconds.map_or(self.length, Duration::from_secs_f64)
-    }
-
     /// The plan for `program`, on as many threads as there are vCPUs unless told otherwise.
     pub fn plan(&self, program: Program, vcpus: usize) -> Result<Plan, Failure> {
         let requests = match (program, self.connect) {
@@ -112,8 +104,8 @@ impl WorkloadArgs {
             iterations: self.granularity.or(self.granularity_iterations).unwrap_or(plan.iterations),
             stop: match self.items {
                 Some(items) => Stop::Items(items),
-                None if self.length().is_zero() => Stop::Told,
-                None => Stop::After(self.length()),
+                None if self.length.is_zero() => Stop::Told,
+                None => Stop::After(self.length),
             },
             seed: self.seed,
             requests,
@@ -155,10 +147,6 @@ fn word(text: &str) -> Result<String, String> {
 
 fn length(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::ZERO..=Duration::from_secs(1_000_000))
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e6).ok_or_else(|| "must be a number of seconds within 0 and 1000000, such as 2.5".into())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -26,9 +26,9 @@ pub fn gleaner<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
     command
 }
 
-/// `gleaner run --timeout 1ms ...`.
+/// `gleaner run --retain-for 1ms ...`.
 pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = gleaner(["run", "--timeout", "1ms"]);
+    let mut command = gleaner(["run", "--retain-for", "1ms"]);
     command.args(args);
     command
 }

@@ -17,7 +17,7 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         target: String::new(),
         profile: "latency".into(),
         policy: "retain".into(),
-        observer: Some("bpf".into()),
+        observer: "bpf".into(),
         since_ns: 0,
         vcpus: 2,
         state: String::new(),
@@ -26,11 +26,11 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         cpu_time_ns: 2_500_000_000,
         voluntary_switches: 7,
         threads_max: Some(1),
-        recent: trial.as_ref().map(|_| StatusRecent {
-            g_comp_ns: Some(5e3),
-            l_idle_ns: Some(2e4),
+        recent: StatusRecent {
+            g_comp_ns: trial.is_some().then_some(5e3),
+            l_idle_ns: trial.is_some().then_some(2e4),
             ..StatusRecent::default()
-        }),
+        },
         trial,
         decisions_count: 3,
         ..StatusGroup::default()
@@ -47,14 +47,14 @@ fn status() -> StatusReport {
         version: "0".into(),
         pid: 1,
         up_ns: 60_000_000_000,
-        machine: Some(StatusMachine { vcpus: 2, ..StatusMachine::default() }),
-        times: Some(StatusTimes {
+        machine: StatusMachine { vcpus: 2, ..StatusMachine::default() },
+        times: StatusTimes {
             idle_entries: Some(5),
             halts: Some(9),
             vcpus: vec![times(Some(4_000_000_000)), times(Some(2_000_000_000)), times(None)],
             ..StatusTimes::default()
-        }),
-        began_unix_ns: Some(1_700_000_000_000_000_000),
+        },
+        began_unix_ns: 1_700_000_000_000_000_000,
         settings_differ: vec![VerifiedFile {
             path: "/sys/x".into(),
             expected: vec!["7".into()],
@@ -107,7 +107,7 @@ fn a_parser_reads_what_is_served_and_each_family_is_in_the_table() {
     }
     assert_eq!(families.len(), METRICS.len(), "{families:?}");
     let mut unseen = status();
-    unseen.times = Some(StatusTimes { vcpus: vec![times(None)], ..StatusTimes::default() });
+    unseen.times = StatusTimes { vcpus: vec![times(None)], ..StatusTimes::default() };
     for name in ["gleaner_idle_entries", "gleaner_halts", "gleaner_stolen"] {
         assert!(!text(&unseen, false).contains(name), "{name}: what is unknown is no 0");
     }

@@ -54,20 +54,18 @@ impl Shown for StatusReport {
 }
 
 impl StatusReport {
-    /// What the process takes of one CPU: lately; from an earlier version, that of observing since it began.
+    /// What the process takes of one CPU: lately, or that of observing since it began where it is too soon to say.
     pub fn cpu_share(&self) -> f64 {
         let since_it_began = || self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
-        self.cost.and_then(|cost| cost.cpu_share()).unwrap_or_else(since_it_began)
+        self.cost.cpu_share().unwrap_or_else(since_it_began)
     }
 
     fn cost_in_words(&self) -> String {
-        let lately = self.cost.map(|cost| {
-            let bpf = cost.bpf_share().map(|share| format!("; its BPF programs {} of one", percent(share)));
-            format!(" (in the last {}{})", time(cost.elapsed_ns), bpf.unwrap_or_default())
-        });
+        let bpf = self.cost.bpf_share().map(|share| format!("; its BPF programs {} of one", percent(share)));
+        let lately = format!(" (in the last {}{})", time(self.cost.elapsed_ns), bpf.unwrap_or_default());
         let paced = if self.windows_paced { ", as short as daemon.overhead allows" } else { "" };
         let (share, window) = (percent(self.cpu_share()), time(self.window_ns));
-        format!("{share} of one CPU{}, windows of {window}{paced}", lately.unwrap_or_default())
+        format!("{share} of one CPU{lately}, windows of {window}{paced}")
     }
 
     /// Of all groups, those that wait as well.
@@ -109,8 +107,8 @@ impl StatusReport {
 
     /// Whether there is such a vCPU, as far as the daemon can tell.
     pub fn has_vcpu(&self, vcpu: u32) -> bool {
-        let seen = self.times.iter().flat_map(|times| &times.vcpus).any(|times| times.vcpu == vcpu);
-        seen || self.machine.as_ref().is_none_or(|machine| u64::from(vcpu) < machine.vcpus)
+        let seen = self.times.vcpus.iter().any(|times| times.vcpu == vcpu);
+        seen || u64::from(vcpu) < self.machine.vcpus
     }
 
     /// Of one vCPU: whether it is kept awake, who asked, and what was last decided for it.
@@ -185,10 +183,6 @@ impl StatusTrial {
 }
 
 impl StatusGroup {
-    fn seen_by(&self) -> &str {
-        self.observer.as_deref().unwrap_or("?")
-    }
-
     fn cells(&self, now_ns: u64) -> Row {
         let managed = now_ns.saturating_sub(self.since_ns);
         Row::default()
@@ -197,14 +191,14 @@ impl StatusGroup {
             .time("managed", managed)
             .fixed("CPUs used", self.cpu_time_ns as f64 / managed.max(1) as f64, 2)
             .number("threads", self.threads_max)
-            .text("seen by", self.seen_by())
+            .text("seen by", &self.observer)
             .number("won", self.trial.as_ref().map(StatusTrial::won))
             .text("now", &self.state)
     }
 
     fn parts(&self, now_ns: u64) -> Vec<Part> {
         let title = format!("{} ({}), profile {}, policy {}", self.name, self.target, self.profile, self.policy);
-        let mut parts = vec![line(title), fact("now", &self.state), fact("seen by", self.seen_by())];
+        let mut parts = vec![line(title), fact("now", &self.state), fact("seen by", &self.observer)];
         parts.extend(self.idle_ended_by.map(|ended| fact("idle", ended.to_string())));
         parts.extend(self.wake_pattern.as_ref().map(|pattern| fact("waits", pattern)));
         parts.extend(self.concurrency.map(|of| fact("runnable", format!("at once: {of}"))));

@@ -92,7 +92,7 @@ fn ab() -> AbReport {
         verdict: "helps".into(),
         verdict_withheld: None,
         pairs_to_tell: None,
-        told_verdict: Some("helps".into()),
+        told_verdict: "helps".into(),
         further: Vec::new(),
         side_costs: AbSideCosts {
             cpu_time_ratio: Some(1.258),
@@ -169,7 +169,7 @@ fn ab_unknown() {
         speedup: None,
         verdict: "no difference".into(),
         verdict_withheld: Some("no pair of runs is complete and has a ratio".into()),
-        told_verdict: Some("inconclusive".into()),
+        told_verdict: "inconclusive".into(),
         side_costs: AbSideCosts::default(),
         incomplete: Some("the command ended with status 3 in pair 1, mode off".into()),
         notes: vec![],

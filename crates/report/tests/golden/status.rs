@@ -20,7 +20,7 @@ fn group() -> StatusGroup {
         target: "cgroup /sys/fs/cgroup/system.slice/redis-server.service".into(),
         profile: "latency".into(),
         policy: "retain".into(),
-        observer: Some("bpf".into()),
+        observer: "bpf".into(),
         since_ns: 2_000_000_000,
         vcpus: 4,
         state: "vCPUs 0-3 kept awake".into(),
@@ -39,7 +39,7 @@ fn group() -> StatusGroup {
             l_idle: LengthStats::from_mean(40_000.5),
             wake_to_run: Some(LengthStats { mean_ns: 9_000.0, n: Some(5), p50_ns: Some(8_191), p99_ns: Some(40_959) }),
         },
-        recent: Some(StatusRecent {
+        recent: StatusRecent {
             observed_ns: 1_400_000_000,
             cpu_time_ns: 700_000_000,
             voluntary_switches: 30_000,
@@ -47,7 +47,7 @@ fn group() -> StatusGroup {
             l_comp_ns: Some(11_666.5),
             g_comp_ns: Some(23_333.0),
             l_idle_ns: Some(35_000.0),
-        }),
+        },
         wake_pattern: Some("hand-offs: 6 threads wake one another 9,800 times a second".into()),
         concurrency: Some(Concurrency { threads_mean_min: 1.58, ..Concurrency::default() }),
         turns: Some(StatusTrial {
@@ -102,18 +102,18 @@ fn status() -> StatusReport {
         version: "0.1.0".into(),
         pid: 4711,
         up_ns: 62_000_000_000,
-        began_unix_ns: Some(1_795_843_200_000_000_000),
+        began_unix_ns: 1_795_843_200_000_000_000,
         dry_run: false,
-        machine: Some(StatusMachine { hypervisor: Some("KVM".into()), kernel: "6.12.38+deb13-amd64".into(), vcpus: 4 }),
-        observer: Some("procfs".into()),
-        times: Some(times(60_000_000_000)),
-        recent: Some(times(1_400_000_000)),
+        machine: StatusMachine { hypervisor: Some("KVM".into()), kernel: "6.12.38+deb13-amd64".into(), vcpus: 4 },
+        observer: "procfs".into(),
+        times: times(60_000_000_000),
+        recent: times(1_400_000_000),
         configuration: vec!["/etc/gleaner/gleaner.toml".into()],
         reload_error: Some("/etc/gleaner/gleaner.toml:3: unknown key profil: did you mean profile?".into()),
         window_ns: 100_000_000,
         windows_paced: true,
         overhead_cpu_ns: 200_000_000,
-        cost: Some(StatusCost { elapsed_ns: 10_400_000_000, cpu_ns: 52_000_000, bpf_ns: Some(104_000_000) }),
+        cost: StatusCost { elapsed_ns: 10_400_000_000, cpu_ns: 52_000_000, bpf_ns: Some(104_000_000) },
         retention: Some("haltpoll".into()),
         retained_ns: 9_000_000_000,
         guard_trips: 1,
@@ -150,7 +150,7 @@ fn host() -> StatusHost {
 
 #[test]
 fn of_many_groups_those_that_do_something_have_a_line_and_the_busiest_is_first() {
-    let recent = |cpu_time_ns| Some(StatusRecent { observed_ns: 1_000_000, cpu_time_ns, ..StatusRecent::default() });
+    let recent = |cpu_time_ns| StatusRecent { observed_ns: 1_000_000, cpu_time_ns, ..StatusRecent::default() };
     let of = |n: u64| StatusGroup {
         name: format!("w@{n}"),
         recent: recent(if n % 50 == 7 { n } else { 0 }.saturating_mul(1_000)),
@@ -250,16 +250,15 @@ fn status_unknown() {
             turns: None,
             wake_pattern: None,
             concurrency: None,
-            observer: None,
             timeout_ns: None,
             idle_entries: None,
             idle_ended_by: None,
             lengths: ObservedLengths::default(),
-            recent: Some(StatusRecent { observed_ns: 100_000_000, ..StatusRecent::default() }),
+            recent: StatusRecent { observed_ns: 100_000_000, ..StatusRecent::default() },
             ..group()
         }],
-        machine: Some(StatusMachine { hypervisor: None, ..status().machine.unwrap() }),
-        recent: Some(StatusTimes { idle_entries: None, halts: None, ..times(100_000_000) }),
+        machine: StatusMachine { hypervisor: None, ..status().machine },
+        recent: StatusTimes { idle_entries: None, halts: None, ..times(100_000_000) },
         ..status()
     };
     let json = check("status_unknown", &report);

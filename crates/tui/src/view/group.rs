@@ -115,7 +115,7 @@ fn won(trial: &StatusTrial, status: &StatusReport) -> String {
 }
 
 fn does(group: &StatusGroup, managed_ns: u64) -> Vec<String> {
-    let recent = group.recent.filter(|recent| recent.observed_ns > 0);
+    let recent = Some(group.recent).filter(|recent| recent.observed_ns > 0);
     let (cpu_ns, of_ns) = recent.map_or((group.cpu_time_ns, managed_ns), |now| (now.cpu_time_ns, now.observed_ns));
     let observed = recent.map_or(0, |recent| recent.observed_ns);
     vec![
@@ -127,7 +127,7 @@ fn does(group: &StatusGroup, managed_ns: u64) -> Vec<String> {
 }
 
 fn lengths(group: &StatusGroup) -> Vec<String> {
-    let recent = group.recent.unwrap_or_default();
+    let recent = group.recent;
     let wake = group.lengths.wake_to_run.as_ref();
     let wake = match wake.and_then(|wake| wake.p50_ns.zip(wake.p99_ns)) {
         Some((p50, p99)) => format!("wake p50 {} p99 {}", Nanos(p50), Nanos(p99)),

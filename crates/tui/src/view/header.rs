@@ -17,16 +17,14 @@ pub(crate) fn lines(app: &App, look: Look, width: u16) -> Vec<Line<'static>> {
 }
 
 fn title(app: &App, status: &StatusReport, width: u16) -> Line<'static> {
-    let machine = status.machine.as_ref();
-    let on = machine.map(|machine| {
-        let hypervisor = machine.hypervisor.as_deref().unwrap_or("no hypervisor");
-        format!("{hypervisor}, Linux {}, {} vCPUs", machine.kernel, machine.vcpus)
-    });
+    let machine = &status.machine;
+    let hypervisor = machine.hypervisor.as_deref().unwrap_or("no hypervisor");
+    let on = format!("{hypervisor}, Linux {}, {} vCPUs", machine.kernel, machine.vcpus);
     let name = format!("gleaner {}", status.version);
     let mode = app.paused.then_some(" PAUSED ");
     let taken = name.len() + 2 + mode.map_or(0, |mode| mode.len() + 2);
     let rest = fitting(
-        on.into_iter().chain([format!("up {}", age(status.up_ns)), format!("process {}", status.pid)]),
+        [on, format!("up {}", age(status.up_ns)), format!("process {}", status.pid)],
         width.saturating_sub(u16::try_from(taken).unwrap_or(0)),
     );
     let mut spans = vec![Span::styled(name, TITLE), Span::raw(format!("  {rest}"))];
@@ -46,18 +44,14 @@ fn means(status: &StatusReport, width: u16) -> Line<'static> {
         (false, Some(means)) => format!("{} vCPUs kept awake by {means}", status.retaining.len()),
     };
     let overhead = if status.up_ns == 0 { UNKNOWN.to_owned() } else { percent(status.cpu_share()) };
-    let by = match status.observer.as_deref() {
-        Some("procfs") => " by /proc",
-        Some("bpf") => " by BPF",
-        _ => "",
-    };
-    let observing = format!("observing{by} takes {overhead} of one CPU");
+    let by = if status.observer == "bpf" { "BPF" } else { "/proc" };
+    let observing = format!("observing by {by} takes {overhead} of one CPU");
     let bridged = format!("{} bridged", Nanos(status.retained_ns));
     Line::raw(fitting([kept, observing, bridged, format!("windows {}", Nanos(status.window_ns))], width))
 }
 
 fn idle(status: &StatusReport, width: u16) -> Line<'static> {
-    let recent = status.recent.clone().unwrap_or_default();
+    let recent = &status.recent;
     let spent = recent.vcpus.iter().filter_map(Spent::of).reduce(Spent::plus);
     let steal = match spent {
         Some(spent) if spent.stolen.is_some() => format!("steal {}", percent(spent.shares()[3])),

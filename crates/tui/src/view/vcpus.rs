@@ -29,8 +29,8 @@ pub(crate) struct Row {
 
 /// All vCPUs that were ever seen, ascending.
 pub(crate) fn rows(status: &StatusReport) -> Vec<Row> {
-    let of = |times: &Option<gleaner_report::StatusTimes>| -> BTreeMap<u32, StatusVcpuTimes> {
-        times.iter().flat_map(|times| &times.vcpus).map(|times| (times.vcpu, *times)).collect()
+    let of = |times: &gleaner_report::StatusTimes| -> BTreeMap<u32, StatusVcpuTimes> {
+        times.vcpus.iter().map(|times| (times.vcpu, *times)).collect()
     };
     let recent = of(&status.recent);
     let mut seen = of(&status.times);
@@ -76,12 +76,12 @@ pub(crate) fn lines(
     (width, most): (u16, u16),
 ) -> Vec<Line<'static>> {
     let (width, most) = (usize::from(width), usize::from(most));
-    let recent_ns = status.recent.as_ref().map_or(0, |recent| recent.observed_ns);
+    let recent_ns = status.recent.observed_ns;
     if rows.is_empty() || recent_ns == 0 {
-        let why = match &status.recent {
-            None => "The daemon is of an earlier version, which tells no times of vCPUs.",
-            Some(_) if status.groups.is_empty() => "No group runs, so nobody looks at the vCPUs.",
-            Some(_) => "Nothing was seen of the vCPUs yet.",
+        let why = if status.groups.is_empty() {
+            "No group runs, so nobody looks at the vCPUs."
+        } else {
+            "Nothing was seen of the vCPUs yet."
         };
         return vec![Line::raw(why)];
     }

@@ -2,15 +2,11 @@
 
 use crate::host::shared::YEAR;
 use crate::host::xen::XenSliceArgs;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gleaner_command::args::{JsonArg, duration_within};
-use gleaner_command::failure::Failure;
-use gleaner_settings::{HostSettings, HostSlice};
+use gleaner_settings::HostSettings;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// The slice of `--policy static`, as it was, where none is named.
-const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Args)]
 #[command(
@@ -28,9 +24,6 @@ const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 pub struct RunArgs {
     #[command(flatten)]
     pub settings: HostSettings,
-    /// How slices are chosen, as it was called first
-    #[arg(long, hide = true, value_enum, value_name = "POLICY")]
-    pub policy: Option<PolicyArg>,
     /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
@@ -81,60 +74,7 @@ pub struct InTurnArgs {
     pub passes: Option<u32>,
 }
 
-/// How slices are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// One for all.
-    Static,
-    /// One for each set of VMs that share CPUs.
-    Adaptive,
-}
-
-impl RunArgs {
-    /// What `--slice`, or `--policy` as it was, asks for.
-    pub fn slices(&self) -> Result<HostSlice, Failure> {
-        match (self.policy, self.settings.slice()) {
-            (Some(PolicyArg::Adaptive), HostSlice::Fixed(_)) => {
-                Err(Failure::input("--slice with a duration is one for all, and not adaptive: leave --policy out"))
-            }
-            (Some(PolicyArg::Static), HostSlice::Adaptive) => Ok(HostSlice::Fixed(DEFAULT_SLICE)),
-            (_, slice) => Ok(slice),
-        }
-    }
-}
-
 /// A year will do.
 fn span(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::from_millis(100)..=YEAR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        run: RunArgs,
-    }
-
-    #[test]
-    fn earlier_words_for_slices_are_understood_and_not_shown() {
-        let slices = |words: &str| Line::try_parse_from(words.split_whitespace()).unwrap().run.slices();
-        let fixed = |ms| HostSlice::Fixed(Duration::from_millis(ms));
-        for (words, expected) in [
-            ("run", HostSlice::Adaptive),
-            ("run --slice adaptive", HostSlice::Adaptive),
-            ("run --policy adaptive", HostSlice::Adaptive),
-            ("run --slice 5ms", fixed(5)),
-            ("run --policy static --slice 5ms", fixed(5)),
-            ("run --policy static", fixed(1)),
-        ] {
-            assert_eq!(slices(words).unwrap(), expected, "{words}");
-        }
-        assert!(slices("run --policy adaptive --slice 5ms").is_err());
-        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
-        assert!(help.contains("--slice") && !help.contains("--policy"), "{help}");
-    }
 }

@@ -47,7 +47,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
 fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
-    let HostSlice::Fixed(slice) = args.slices()? else {
+    let HostSlice::Fixed(slice) = args.settings.slice() else {
         return Err(Failure::input(
             "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
              CPU time, to a tenth of a second; on a Xen host say --slice 1ms",

@@ -58,7 +58,7 @@ const LONGEST_WINDOW_OF_TURN: Duration = Duration::from_millis(400);
 
 impl Options {
     pub fn from_args(args: &RunArgs) -> Result<Self, Failure> {
-        let policy = match args.slices()? {
+        let policy = match args.settings.slice() {
             HostSlice::Adaptive => SlicePolicy::Adaptive,
             HostSlice::Fixed(slice) => SlicePolicy::Static(Nanos::from(slice)),
         };
