@@ -84,9 +84,6 @@ fn with_its_own(above: &str, command: &clap::Command) -> Vec<(String, String)> {
 }
 
 /// What the words say.
-///
-/// # Errors
-/// Help, version, or what is wrong with them.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(words)?;

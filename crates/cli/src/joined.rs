@@ -60,9 +60,6 @@ pub struct Offer {
 }
 
 /// Looks for a daemon that takes the program; `None`: there is none, or it is not to be asked.
-///
-/// # Errors
-/// Why the program is managed beside a daemon.
 pub fn look(asking: &Asking, config: &Config) -> Result<Option<Offer>, String> {
     let args = &asking.daemon;
     // Whoever asks may be killed by a filter.
@@ -99,9 +96,6 @@ pub struct Member {
 
 impl Offer {
     /// For processes that run.
-    ///
-    /// # Errors
-    /// Why it is not managed.
     pub fn accept(mut self, pid: Option<i32>, cgroup: Option<PathBuf>) -> Result<Member, String> {
         (self.join.pid, self.join.cgroup) = (pid, cgroup);
         match ask_within(&self.socket, &Request::Join(Box::new(self.join)), LONGEST_ANSWER) {
@@ -160,9 +154,6 @@ pub struct Membership {
 
 impl Membership {
     /// `begin` hands it over.
-    ///
-    /// # Errors
-    /// When there can be no thread.
     pub fn start(begin: impl FnOnce() -> Result<Member, String> + Send + 'static) -> io::Result<Self> {
         let (quit, told) = UnixStream::pair()?;
         let work = move || begin()?.stay(&told);
@@ -175,9 +166,6 @@ impl Membership {
     }
 
     /// Takes it back.
-    ///
-    /// # Errors
-    /// Why there is nothing to tell.
     pub fn end(self) -> Result<RunReport, String> {
         drop(self.quit);
         self.thread.join().unwrap_or_else(|_| Err("who asked the daemon failed, which is a bug".to_owned()))

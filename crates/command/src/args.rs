@@ -43,33 +43,21 @@ impl From<PolicyArg> for Policy {
 }
 
 /// A duration of 1 us to 1 s: a retention time-out, a slice.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn duration(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::from_micros(1)..=Duration::from_secs(1))
 }
 
 /// A duration with a unit, of any length.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn any_duration(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::ZERO..=Duration::MAX)
 }
 
 /// A size of 4 KiB to 1 GiB in bytes, with k, M or G for powers of 1024.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn size(text: &str) -> Result<u64, String> {
     size_within(text, "4k", "1G")
 }
 
 /// The size of a file that is recorded to.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn file_size(text: &str) -> Result<u64, String> {
     size_within(text, "64k", "1G")
 }

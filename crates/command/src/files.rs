@@ -26,9 +26,6 @@ pub enum Place {
 
 impl Place {
     /// Tries it out.
-    ///
-    /// # Errors
-    /// As writing there would fail.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path.file_name().is_none() && !path.exists() {
             return Err(io::ErrorKind::NotFound.into());
@@ -49,9 +46,6 @@ impl Place {
     }
 
     /// Puts a whole file there.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Written(file) => {
@@ -94,9 +88,6 @@ pub enum Destination {
 
 impl Destination {
     /// And the file to write to.
-    ///
-    /// # Errors
-    /// As writing there would fail.
     pub fn open(path: &Path) -> io::Result<(Self, File)> {
         Ok(match Place::open(path)? {
             Place::Written(to) if to.metadata()?.is_file() => {
@@ -114,9 +105,6 @@ impl Destination {
     }
 
     /// Puts what was written into its place.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn whole(self) -> io::Result<()> {
         match self {
             Self::Replaced { new, path } => new.put(&path),
@@ -143,9 +131,6 @@ pub struct New {
 
 impl New {
     /// Gives it its name, with the permissions and the owner of the file that had it.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn put(self, path: &Path) -> io::Result<()> {
         arrived(&self.file)?;
         // What has become a link since is replaced, and its target is nothing to go by.
@@ -179,9 +164,6 @@ fn arrived(file: &File) -> io::Result<()> {
 }
 
 /// A file in the same folder: names can be changed within one file system only.
-///
-/// # Errors
-/// The system's.
 pub fn beside(path: &Path) -> io::Result<New> {
     let folder = folder_of(path);
     // Less what the umask takes away, like any new file.
@@ -219,9 +201,6 @@ fn name_of(path: &Path, opened: &Metadata) -> Option<PathBuf> {
 
 /// In a folder like /tmp no link is followed that is neither one's own nor the folder's owner's, and no such pipe is
 /// waited for. As the kernel does it, wherever `fs.protected_symlinks` is not set.
-///
-/// # Errors
-/// If there is one.
 pub fn refuse_strangers(path: &Path) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     let mut path = path.to_owned();

@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 const LONGEST_NAP: Duration = Duration::from_millis(200);
 
 /// Set by SIGINT, SIGTERM and SIGHUP: the work then stops, and everything is undone as at any end.
-///
-/// # Errors
-/// If the handlers cannot be set.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -33,9 +33,6 @@ pub struct JsonFile {
 
 impl Output {
     /// From `--json [FILE]`.
-    ///
-    /// # Errors
-    /// If the file could not be written.
     pub fn open(json: Option<&Path>) -> Result<Self, Failure> {
         match json {
             None => Ok(Self::Text),
@@ -50,9 +47,6 @@ impl Output {
     }
 
     /// Writes the JSON where it goes.
-    ///
-    /// # Errors
-    /// If it cannot be written there.
     pub fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(result).map_err(Failure::work)?;
         let (written, place) = match self {

@@ -22,9 +22,6 @@ pub struct ParamsArg {
 
 impl ParamsArg {
     /// What the file says, where one is named.
-    ///
-    /// # Errors
-    /// What is wrong, with file and line.
     pub fn read<P: Params>(&self) -> Result<Option<P>, Failure> {
         self.config.as_deref().map(read_params).transpose()
     }
@@ -39,9 +36,6 @@ pub trait Params: DeserializeOwned {
     fn parameters() -> Vec<Parameter>;
 
     /// Checks every value.
-    ///
-    /// # Errors
-    /// Which key is out of its range.
     fn check(&self) -> Result<(), ParamError>;
 }
 
@@ -73,9 +67,6 @@ impl Params for HostParams {
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a policy file.
-///
-/// # Errors
-/// What is wrong, with file and line.
 pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
     let name = path.display();
     let unreadable = |error: &dyn std::fmt::Display| {

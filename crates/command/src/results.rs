@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads a result of any command.
-///
-/// # Errors
-/// What is wrong with it, and where.
 pub fn read(path: &Path) -> Result<ResultFile, Failure> {
     let name = path.display().to_string();
     let text = text_of_result(path).map_err(|error| Failure::input(format!("cannot read {name}: {error}")))?;
@@ -21,9 +18,6 @@ pub fn read(path: &Path) -> Result<ResultFile, Failure> {
 }
 
 /// A page or a picture must not be written over the results that it was made of.
-///
-/// # Errors
-/// If it would be.
 pub fn refuse_inputs(output: &Path, results: &[PathBuf]) -> Result<(), Failure> {
     let Ok(real) = output.canonicalize() else { return Ok(()) };
     match results.iter().find(|input| input.canonicalize().is_ok_and(|input| input == real)) {
@@ -53,9 +47,6 @@ fn text_of_result(path: &Path) -> Result<String, String> {
 }
 
 /// Writes a file so that there is never half of it.
-///
-/// # Errors
-/// If it cannot be written, with what would be right.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {}: it is a folder; name a file in it", path.display())));

@@ -120,9 +120,7 @@ pub const METRICS: &[Metric] = &[
     of_daemon("acting", "", Moves, "0 in a dry run, and where no means keeps vCPUs awake for a group; else 1", |all| {
         flag(all.acts())
     }),
-    of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| {
-        flag(all.observer == "bpf")
-    }),
+    of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| flag(all.observer == "bpf")),
     of_daemon("warnings", "", Moves, "What is, or was, weaker than it might be, as `gleaner status` lists it", |all| {
         n(all.warnings.len() as u64)
     }),

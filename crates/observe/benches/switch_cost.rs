@@ -6,8 +6,6 @@
 //!
 //! `cargo bench -p gleaner-observe --bench switch_cost [-- --pairs N --rounds N]`
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -3,8 +3,6 @@
 //!
 //! `cargo bench -p gleaner-observe --bench window_cost`
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 #[path = "../tests/support/mod.rs"]
 mod support;
 

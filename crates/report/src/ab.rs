@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbReport {
-    /// `gleaner.ab/1`.
     pub schema: String,
     /// The command and its arguments.
     pub command: Vec<String>,
@@ -73,7 +72,6 @@ impl AbReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbComparison {
-    /// Which.
     pub mode: String,
     /// How much better it is.
     pub speedup: Option<AbSpeedup>,
@@ -83,7 +81,6 @@ pub struct AbComparison {
     pub verdict_withheld: Option<String>,
     /// About how many pairs would tell.
     pub pairs_to_tell: Option<u64>,
-    /// What it cost.
     pub side_costs: AbSideCosts,
 }
 
@@ -93,9 +90,7 @@ pub struct AbComparison {
 pub struct AbMode {
     /// A policy's name.
     pub mode: String,
-    /// Its runs.
     pub runs: u64,
-    /// Of those, outliers.
     pub outliers: u64,
     /// Medians; null when there is no run.
     pub median: Option<AbMedians>,
@@ -151,17 +146,14 @@ pub struct AbMetric {
     pub better: String,
 }
 
-/// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMachine {
-    /// Kernel release.
     pub kernel: String,
     /// vCPUs that the command might use.
     pub vcpus: u64,
 }
 
-/// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbRun {
@@ -213,7 +205,6 @@ pub struct AbSpeedup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSideCosts {
-    /// CPU time.
     pub cpu_time_ratio: Option<f64>,
     /// CPU time without what yielding threads spent on bridging idle time.
     pub cpu_time_less_retained_ratio: Option<f64>,

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheReport {
-    /// `gleaner.cache/1`.
     pub schema: String,
-    /// The machine.
     pub machine: CacheMachine,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-accesses`; null: there is all of it.
     pub stopped_by: Option<String>,
@@ -30,9 +28,7 @@ pub struct CacheReport {
 pub struct CacheMachine {
     /// Cores that share the last level.
     pub cores: u64,
-    /// Clock.
     pub clock_hz: u64,
-    /// Time slice.
     pub slice_ns: u64,
     /// Quanta of that length that count, for each context.
     pub quanta: u64,
@@ -48,7 +44,6 @@ pub struct CacheMachine {
     pub colour_shares: Vec<u64>,
     /// Size of the last level.
     pub llc_bytes: u64,
-    /// Its ways.
     pub llc_ways: u64,
     /// Whether it holds whatever the levels before it hold.
     pub inclusive: bool,
@@ -56,7 +51,6 @@ pub struct CacheMachine {
     pub seed: u64,
 }
 
-/// One context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheContext {
@@ -68,7 +62,6 @@ pub struct CacheContext {
     pub quanta: u64,
     /// Whether its trace ended before its quanta did.
     pub trace_over: bool,
-    /// Instructions executed.
     pub instructions: u64,
     /// Cycles on its core, switches not included.
     pub cycles: u64,

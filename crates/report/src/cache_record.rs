@@ -8,15 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheRecordReport {
-    /// `gleaner.cache-record/1`.
     pub schema: String,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where the recording is.
     pub file: String,
-    /// Its size.
     pub file_bytes: u64,
-    /// Accesses in it.
     pub accesses: u64,
     /// Loads among them.
     pub reads: u64,

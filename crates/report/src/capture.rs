@@ -4,11 +4,10 @@ use crate::show::{Document, Shown, line};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 
-/// The file.
+/// The file that `gleaner capture` wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureReport {
-    /// `gleaner.capture/1`.
     pub schema: String,
     /// As it was named.
     pub file: String,

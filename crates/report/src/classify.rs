@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassReport {
-    /// `gleaner.cache-class/1`.
     pub schema: String,
     /// The last-level cache that is judged against.
     pub llc_bytes: u64,
@@ -35,7 +34,6 @@ pub struct CacheClassReport {
     pub notes: Vec<String>,
 }
 
-/// One program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassProgram {
@@ -67,14 +65,12 @@ pub struct CacheClassProgram {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassPoint {
-    /// Size of the cache.
     pub size_bytes: u64,
     /// Misses per 1,000 instructions.
     pub misses_pki: f64,
 }
 
 impl CacheClassProgram {
-    /// Its class in words.
     pub fn class_words(&self) -> &'static str {
         match self.class.as_str() {
             "cpu_bound" => "CPU-bound",

@@ -8,15 +8,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Concurrency {
-    /// None.
     pub none_ratio: Option<f64>,
-    /// One.
     pub one_ratio: Option<f64>,
-    /// Two.
     pub two_ratio: Option<f64>,
-    /// Three.
     pub three_ratio: Option<f64>,
-    /// Four.
     pub four_ratio: Option<f64>,
     /// Five or more.
     pub more_ratio: Option<f64>,

@@ -12,7 +12,6 @@ use std::fmt;
 macro_rules! contracts {
     ($($of:ty: $schema:literal,)*) => { $(
         impl $of {
-            /// The schema's name.
             pub const SCHEMA: &'static str = $schema;
         }
 

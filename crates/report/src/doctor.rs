@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorReport {
-    /// `gleaner.doctor/1`.
     pub schema: String,
-    /// What the machine is.
     pub machine: MachineFacts,
     /// Stolen time, sampled.
     pub steal: StealFacts,
@@ -24,21 +22,17 @@ pub struct DoctorReport {
     pub left_behind: Vec<String>,
     /// Who else steers these vCPUs.
     pub neighbours: Vec<Neighbour>,
-    /// The verdict.
     pub verdict: Verdict,
     /// What an administrator could do for more; null where there is nothing.
     pub advice: Option<String>,
 }
 
-/// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineFacts {
     /// `KVM`, `Xen`, ...; null on bare metal.
     pub hypervisor: Option<String>,
-    /// Kernel release.
     pub kernel: String,
-    /// Online vCPUs.
     pub vcpus_online: u64,
     /// vCPUs this process may use, as a CPU list.
     pub vcpus_allowed: String,
@@ -46,7 +40,6 @@ pub struct MachineFacts {
     pub idle_driver: Option<String>,
 }
 
-/// Stolen time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StealFacts {
@@ -74,11 +67,9 @@ pub struct HaltCost {
     pub halting_costs: bool,
 }
 
-/// One means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capability {
-    /// Its name.
     pub name: String,
     /// Whether it works here.
     pub available: bool,
@@ -92,19 +83,16 @@ pub struct Capability {
 pub struct Neighbour {
     /// `sched_ext`, `gleaner`, `tuned`, `irqbalance` or `idle=poll`.
     pub name: String,
-    /// What was found.
     pub found: String,
     /// What Gleaner does about it.
     pub respected: String,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Whether a program with frequent short waits would benefit here; null when it could not be told.
     pub would_benefit: Option<bool>,
-    /// In plain words.
     pub text: String,
 }
 

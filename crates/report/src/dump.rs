@@ -15,22 +15,18 @@ pub enum DumpLine {
     Machine(DumpMachine),
     /// A group begins, or is known.
     Group(DumpGroup),
-    /// A window.
     Window(DumpWindow),
-    /// A decision.
     Decision(DumpDecision),
     /// What else was told.
     Event {
         /// When the last window ended.
         at_ns: u64,
-        /// It.
         text: String,
     },
     /// Something is missing here.
     Damage(DamageRecord),
     /// There is no more: `stopped`, or `full`.
     End {
-        /// Why.
         why: String,
     },
 }
@@ -38,11 +34,9 @@ pub enum DumpLine {
 /// Where it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpMachine {
-    /// `gleaner.dump/1`.
     pub schema: String,
     /// The gleaner that recorded it.
     pub gleaner: String,
-    /// `uname -r`.
     pub kernel: String,
     /// The vCPUs that it could use, as the kernel lists them.
     pub vcpus: String,
@@ -50,25 +44,20 @@ pub struct DumpMachine {
     pub began_unix_s: u64,
 }
 
-/// A group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpGroup {
     /// Its name.
     pub group: String,
     /// Since when this is known of it.
     pub at_ns: u64,
-    /// The policy.
     pub policy: String,
-    /// The profile.
     pub profile: String,
     /// The parameters that are not the defaults, as a file would have them.
     pub params: Vec<String>,
 }
 
-/// A window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DumpWindow {
-    /// Whose.
     pub group: String,
     /// When it ended.
     pub at_ns: u64,
@@ -82,9 +71,7 @@ pub struct DumpWindow {
     pub threads: u64,
     /// Of them, born in it.
     pub new_threads: u64,
-    /// Their CPU time.
     pub cpu_time_ns: u64,
-    /// Their voluntary switches.
     pub voluntary_switches: u64,
     /// Their preemptions.
     pub involuntary_switches: u64,
@@ -94,14 +81,12 @@ pub struct DumpWindow {
     pub idle_entries: Option<u64>,
     /// Idle tasks entered; null where unknown.
     pub halts: Option<u64>,
-    /// Each vCPU.
     pub vcpus: Vec<DumpVcpu>,
 }
 
 /// A vCPU over a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpVcpu {
-    /// Its number.
     pub vcpu: u32,
     /// At work, for whomever.
     pub busy_ns: u64,
@@ -117,23 +102,18 @@ pub struct DumpVcpu {
     pub l_idle_ns_p50: Option<u64>,
 }
 
-/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpDecision {
-    /// For which group.
     pub group: String,
-    /// It.
     #[serde(flatten)]
     pub decision: DecisionRecord,
 }
 
 impl DumpMachine {
-    /// The schema's name.
     pub const SCHEMA: &'static str = "gleaner.dump/1";
 }
 
 impl DumpWindow {
-    /// The window of a group.
     pub fn of(group: &str, decided: bool, window: &Window) -> Self {
         let vcpu = |vcpu: &VcpuWindow| DumpVcpu {
             vcpu: vcpu.id.0,
@@ -168,7 +148,6 @@ impl DumpWindow {
 }
 
 impl DumpDecision {
-    /// A decision for a group.
     pub fn of(group: &str, decision: &Decision) -> Self {
         Self { group: group.to_owned(), decision: DecisionRecord::from(decision) }
     }

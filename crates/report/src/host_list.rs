@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostListReport {
-    /// `gleaner.host-list/1`.
     pub schema: String,
     /// How long was watched.
     pub interval_ns: u64,
@@ -24,13 +23,11 @@ pub struct HostListReport {
     pub notes: Vec<String>,
 }
 
-/// One VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVm {
     /// Its name; `VMM-PID` where nothing tells.
     pub name: String,
-    /// Its process.
     pub pid: i32,
     /// The program that runs it: `qemu`, `firecracker`, `cloud-hypervisor`, `crosvm`, `kvmtool`, or `kvm` for another.
     pub vmm: String,
@@ -48,15 +45,12 @@ pub struct HostVm {
     pub notes: Vec<String>,
 }
 
-/// One vCPU's thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVcpu {
     /// As its VM numbers it.
     pub index: u32,
-    /// The thread.
     pub tid: i32,
-    /// The thread's name.
     pub thread: String,
     /// Physical CPUs it may use, as a CPU list.
     pub pcpus_allowed: Option<String>,
@@ -66,7 +60,6 @@ pub struct HostVcpu {
     pub cgroup: Option<String>,
     /// Scheduling class: `other`, `batch`, `idle`, `fifo`, `rr`, `deadline`, `ext`.
     pub policy: Option<String>,
-    /// Nice value.
     pub nice: Option<i32>,
     /// Real-time priority; null for other classes.
     pub rt_priority: Option<u32>,
@@ -87,11 +80,9 @@ pub struct HostVcpu {
     pub exited: bool,
 }
 
-/// One physical CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPcpu {
-    /// As the kernel numbers it.
     pub pcpu: u32,
     /// vCPUs that were queued here more than elsewhere.
     pub vcpus: u64,
@@ -101,9 +92,7 @@ pub struct HostPcpu {
     pub run_queue_mean: f64,
     /// Median.
     pub run_queue_p50: u64,
-    /// 90th percentile.
     pub run_queue_p90: u64,
-    /// Longest seen.
     pub run_queue_max: u64,
     /// Mean over the samples in which one vCPU at least was queued; null where none ever was.
     pub competing_mean: Option<f64>,

@@ -8,13 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostProbeReport {
-    /// `gleaner.host-probe/1`.
     pub schema: String,
-    /// Kernel release.
     pub kernel: String,
     /// The hypervisor below this machine; null on bare metal, and where nothing tells.
     pub hypervisor: Option<String>,
-    /// Online CPUs.
     pub pcpus_online: u64,
     /// Timer ticks per second.
     pub hz: Finding<u32>,
@@ -30,7 +27,6 @@ pub struct HostProbeReport {
     pub rt_throttling: Finding<bool>,
     /// How much of each period they may take; null without throttling.
     pub rt_runtime_ns: Option<u64>,
-    /// That period.
     pub rt_period_ns: Option<u64>,
     /// What real-time threads may take in this process's cgroup, where groups have budgets.
     pub rt_group_runtime_ns: Finding<u64>,
@@ -78,7 +74,6 @@ pub struct SliceIssueFact {
     pub text: String,
 }
 
-/// A context switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SwitchFigures {
@@ -86,7 +81,6 @@ pub struct SwitchFigures {
     pub pcpu: u32,
     /// Median without a working set.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
     /// By working set, ascending; the first without.
     pub by_working_set: Vec<RefillFigures>,
@@ -102,19 +96,15 @@ pub struct RefillFigures {
     pub n: u64,
     /// Median of the switch and what it makes a thread fetch again.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
 }
 
-/// A VM exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExitFigures {
     /// Batches measured.
     pub n: u64,
-    /// Median.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
     /// The same in cycles of the time-stamp counter, for the paper's Table III.
     pub p95_cycles: u64,
@@ -131,9 +121,7 @@ pub struct ExitFigures {
 pub struct HostExitFigures {
     /// Batches measured.
     pub n: u64,
-    /// Median.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
     /// The same in cycles of the time-stamp counter, for the paper's Table III.
     pub p95_cycles: u64,
@@ -152,7 +140,6 @@ pub enum ExitSide {
     Host,
 }
 
-/// Pause-loop exiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseExitFacts {
@@ -162,15 +149,12 @@ pub struct PauseExitFacts {
     pub parameters: std::collections::BTreeMap<String, u64>,
 }
 
-/// Halt polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HaltPollingFacts {
     /// Longest poll; 0: off.
     pub longest_ns: u64,
-    /// By what the poll grows.
     pub grow: u64,
-    /// What it grows from.
     pub grow_start_ns: Option<u64>,
     /// By what it shrinks; 0: to nothing at once.
     pub shrink: u64,
@@ -180,9 +164,7 @@ pub struct HaltPollingFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VmNesting {
-    /// Its name.
     pub name: String,
-    /// Its process.
     pub pid: i32,
     /// The cgroup of its first vCPU, or of its process where no vCPU is known; null where there are none.
     pub cgroup: Option<String>,
@@ -198,7 +180,6 @@ pub struct HostVerdict {
     pub shortest_slice_ns: Option<u64>,
     /// By what: `hrtick`, `ticker`, `tick`.
     pub method: Option<String>,
-    /// In plain words.
     pub text: String,
 }
 

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRunReport {
-    /// `gleaner.host-run/1`.
     pub schema: String,
     /// `static` or `adaptive`.
     pub policy: String,
@@ -17,7 +16,6 @@ pub struct HostRunReport {
     pub static_slice_ns: Option<u64>,
     /// How long the agent ran.
     pub wall_ns: u64,
-    /// Observation windows.
     pub windows: u64,
     /// Mean length of a window; null where there was none.
     pub window_ns_mean: Option<u64>,
@@ -63,7 +61,6 @@ pub struct HostInTurn {
     pub turns: Vec<HostTurn>,
 }
 
-/// One turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostTurn {
@@ -83,14 +80,12 @@ pub struct HostTurn {
 pub struct HostTurnFigures {
     /// The slice for all; null for the policy's.
     pub slice_ns: Option<u64>,
-    /// Its process.
     pub vm: u32,
     /// What its vCPUs did.
     #[serde(flatten)]
     pub figures: HostVmFigures,
 }
 
-/// The price of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPrice {
@@ -104,7 +99,6 @@ pub struct HostPrice {
     pub from: String,
 }
 
-/// How slices were enforced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEnforcement {
@@ -112,7 +106,6 @@ pub struct HostEnforcement {
     pub method: String,
     /// CPU time of tickers and of asking where vCPUs compete, as a share of one CPU.
     pub cpu_ratio: f64,
-    /// Times a ticker woke.
     pub ticks: u64,
     /// Times a ticker's period was stretched to stay within its budget.
     pub stretched: u64,
@@ -120,13 +113,10 @@ pub struct HostEnforcement {
     pub pcpus: u64,
 }
 
-/// One VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRunVm {
-    /// Its process.
     pub vm: u32,
-    /// Its name.
     pub name: String,
     /// Its vCPUs, when last seen.
     pub vcpus: u64,
@@ -153,7 +143,6 @@ pub struct HostRunVm {
 pub struct HostSlice {
     /// Since the agent began.
     pub at_ns: u64,
-    /// The slice.
     pub slice_ns: u64,
 }
 
@@ -161,7 +150,6 @@ pub struct HostSlice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVmFigures {
-    /// Time observed.
     pub observed_ns: u64,
     /// CPUs used.
     pub run_ratio: f64,
@@ -181,17 +169,14 @@ pub struct HostVmFigures {
     pub delivered_p90_ns: Option<u64>,
 }
 
-/// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostDecisionRecord {
     /// Since the agent began.
     pub at_ns: u64,
-    /// Which VM.
     pub vm: u32,
     /// Its slice from now on.
     pub slice_ns: u64,
-    /// In plain words.
     pub reason: String,
 }
 
@@ -208,7 +193,6 @@ impl From<&HostDecision> for HostDecisionRecord {
 pub struct HostRunSet {
     /// Their processes.
     pub vms: Vec<u32>,
-    /// Their slice.
     pub slice_ns: u64,
     /// Share of their time lost to waiting and spinning; null while that was being found out.
     pub lost_ratio: Option<f64>,

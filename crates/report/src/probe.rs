@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeReport {
-    /// `gleaner.probe/1`.
     pub schema: String,
     /// Sleep between two wake-ups.
     pub gap_ns: u64,
@@ -29,7 +28,6 @@ pub struct ProbeReport {
     pub notes: Vec<String>,
 }
 
-/// One means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeansResult {
@@ -47,11 +45,8 @@ pub struct MeansResult {
 pub struct MeansCell {
     /// Sleep between two wake-ups.
     pub gap_ns: u64,
-    /// Samples.
     pub n: u64,
-    /// Median.
     pub p50_ns: u64,
-    /// 99th percentile.
     pub p99_ns: u64,
     /// A halted vCPU's median as a multiple of this one's: the median of the rounds.
     pub halted_by_it_ratio: Option<f64>,
@@ -69,29 +64,21 @@ impl MeansCell {
     }
 }
 
-/// One setting of Table 2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingResult {
     /// `A`: same vCPU. `B`: other vCPU, retained. `C`: other vCPU, halted. `D`: other vCPU, contended.
     pub setting: String,
-    /// Samples.
     pub n: u64,
-    /// Mean.
     pub mean_ns: u64,
-    /// Median.
     pub p50_ns: u64,
-    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99th percentile.
     pub p99_ns: u64,
-    /// Largest.
     pub max_ns: u64,
     /// Stolen share of the waiter's vCPU meanwhile; null where the hypervisor reports none.
     pub steal_ratio: Option<f64>,
 }
 
-/// Retention time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeOuts {
@@ -104,7 +91,6 @@ pub struct TimeOuts {
 }
 
 impl ProbeReport {
-    /// The result of one setting.
     pub fn setting(&self, name: &str) -> Option<&SettingResult> {
         self.settings.iter().find(|result| result.setting == name)
     }

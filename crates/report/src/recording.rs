@@ -9,15 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordReport {
-    /// `gleaner.record/1`.
     pub schema: String,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where the recording is.
     pub file: String,
-    /// Its size.
     pub file_bytes: u64,
-    /// `uname -r`.
     pub kernel: String,
     /// vCPUs that the program could use.
     pub vcpus: u32,
@@ -25,7 +22,6 @@ pub struct RecordReport {
     pub wall_ns: u64,
     /// Threads born.
     pub threads: u64,
-    /// Events in the recording.
     pub events: u64,
     /// Events that were lost.
     pub lost_events: u64,
@@ -43,15 +39,12 @@ pub struct RecordReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimRecordingReport {
-    /// `gleaner.sim-recording/1`.
     pub schema: String,
-    /// The recording.
     pub file: String,
     /// The recorded program and its arguments.
     pub command: Vec<String>,
     /// The kernel that it ran on.
     pub kernel: String,
-    /// What was recorded.
     pub recorded: Recorded,
     /// Played back as it was recorded: as many vCPUs, each with a pCPU for itself, nobody managing.
     pub replay: Replayed,
@@ -65,7 +58,6 @@ pub struct SimRecordingReport {
     pub notes: Vec<String>,
 }
 
-/// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recorded {
@@ -77,7 +69,6 @@ pub struct Recorded {
     pub cpu_ns: u64,
     /// Threads wanted a vCPU that somebody else had taken from them.
     pub displaced_ns: u64,
-    /// Threads.
     pub threads: u64,
     /// Of them, those that had not ended.
     pub unfinished_threads: u64,
@@ -87,7 +78,6 @@ pub struct Recorded {
     pub delays: u64,
     /// How long those lasted together.
     pub delays_ns: u64,
-    /// Events.
     pub events: u64,
     /// Events that were lost.
     pub lost_events: u64,
@@ -113,7 +103,6 @@ pub struct Replayed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIf {
-    /// vCPUs.
     pub vcpus: u32,
     /// Physical CPUs.
     pub pcpus: u32,
@@ -131,7 +120,6 @@ pub struct WhatIf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIfRow {
-    /// The policy.
     pub policy: String,
     /// Until the last thread ended; null if it had not by the end of the simulation.
     pub wall_ns: Option<u64>,
@@ -141,7 +129,6 @@ pub struct WhatIfRow {
     pub policy_speedup: Option<f64>,
     /// vCPUs waited for pCPUs.
     pub stolen_ns: u64,
-    /// Halts.
     pub halts: u64,
     /// vCPUs the program was allowed, on average; null where nobody manages it.
     pub active_vcpus_mean: Option<f64>,

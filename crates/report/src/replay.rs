@@ -10,9 +10,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayReport {
-    /// `gleaner.replay/1`.
     pub schema: String,
-    /// The capture.
     pub file: String,
     /// The gleaner that recorded it; null where the file does not get so far.
     pub recorded_by: Option<String>,
@@ -20,7 +18,6 @@ pub struct ReplayReport {
     pub changed: Vec<ReplayChange>,
     /// Whether all could be read and replayed, and each decision is the one recorded, to the last byte.
     pub identical: bool,
-    /// Each group.
     pub groups: Vec<ReplayGroup>,
     /// Where the file cannot be read.
     pub damages: Vec<DamageRecord>,
@@ -30,11 +27,9 @@ pub struct ReplayReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayChange {
-    /// Which.
     pub key: String,
     /// As it was, in the first group.
     pub recorded: String,
-    /// As it was for the replay.
     pub replayed: String,
 }
 
@@ -42,9 +37,7 @@ pub struct ReplayChange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayGroup {
-    /// Its name.
     pub name: String,
-    /// Windows replayed.
     pub windows: u64,
     /// Windows that could not be, because what was before them is not in the file.
     pub skipped_windows: u64,
@@ -90,7 +83,6 @@ pub struct DamageRecord {
     pub offset: u64,
     /// The number of the record, from 1.
     pub record: u64,
-    /// In words.
     pub what: String,
 }
 

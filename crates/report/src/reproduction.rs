@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReproductionReport {
-    /// `gleaner.reproduction/1`.
     pub schema: String,
     /// Which figure or table, such as `micro:fig10`.
     pub id: String,

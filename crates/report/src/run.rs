@@ -16,7 +16,6 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport {
-    /// `gleaner.run/1`.
     pub schema: String,
     /// The command and its arguments.
     pub command: Vec<String>,
@@ -68,7 +67,6 @@ pub struct RunReport {
     pub guard_trips: u64,
     /// The means in use.
     pub means: Means,
-    /// Observation windows.
     pub windows: u64,
     /// Mean length of a window.
     pub window_ns_mean: Option<u64>,
@@ -123,7 +121,6 @@ impl fmt::Display for IdleEndedBy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VcpuTimes {
-    /// Its number.
     pub vcpu: u32,
     /// At work, for whomever.
     pub busy_ns: u64,
@@ -153,7 +150,6 @@ pub struct ObservedLengths {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LengthStats {
-    /// Mean.
     pub mean_ns: f64,
     /// How many were seen; null where only the ratio of sums is known.
     pub n: Option<u64>,
@@ -181,7 +177,6 @@ impl LengthStats {
     }
 }
 
-/// By what means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Means {
@@ -196,7 +191,6 @@ pub struct Means {
     pub yielding: Option<String>,
 }
 
-/// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecisionRecord {
@@ -206,7 +200,6 @@ pub struct DecisionRecord {
     pub action: String,
     /// Which vCPU; null for all.
     pub vcpu: Option<u32>,
-    /// In plain words.
     pub reason: String,
 }
 

@@ -15,7 +15,6 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioReport {
-    /// `gleaner.scenario/1`.
     pub schema: String,
     /// The scenario's name.
     pub name: String,
@@ -40,13 +39,11 @@ pub struct ScenarioReport {
     pub summary: Vec<ScenarioRow>,
 }
 
-/// The host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
     /// CPUs online.
     pub cpus: u32,
-    /// Kernel release.
     pub kernel: String,
     /// `kvm` or `tcg`.
     pub accelerator: String,
@@ -64,7 +61,6 @@ pub struct VmFacts {
     pub vm: String,
     /// `measured` or `background`.
     pub role: String,
-    /// vCPUs.
     pub vcpus: u32,
     /// The kernel it runs.
     pub kernel: String,
@@ -89,11 +85,8 @@ pub struct ScenarioRun {
     pub warmup: bool,
     /// Place of the combination in its round, from 0. Runs of several VMs at the same time share it.
     pub order: u32,
-    /// The VM.
     pub vm: String,
-    /// The workload's label.
     pub workload: String,
-    /// The policy's label.
     pub policy: String,
     /// vCPUs' slice on the host meanwhile (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
     pub slice: Option<String>,
@@ -168,7 +161,6 @@ pub struct DeliveredSlices {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundRate {
-    /// The VM.
     pub vm: String,
     /// The workload's label, or `nothing`.
     pub workload: String,
@@ -184,9 +176,7 @@ pub struct SoloRun {
     pub round: u32,
     /// Whether the round is one of the warm-up.
     pub warmup: bool,
-    /// The VM.
     pub vm: String,
-    /// The workload's label.
     pub workload: String,
     /// Start, since the first round began.
     pub at_ns: u64,

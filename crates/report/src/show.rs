@@ -46,16 +46,13 @@ pub(crate) enum Place {
     Page,
 }
 
-/// A part.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     /// A sentence, or several; `like this` is a command.
     Line(Tone, String),
     /// Something with its name; a line each.
     Fact(String, Vec<String>),
-    /// Rows and columns.
     Table(Table),
-    /// A figure of the page.
     Chart(Box<Chart>),
     /// What the reader should know about these numbers.
     Note(String),
@@ -74,12 +71,10 @@ pub(crate) enum Tone {
 /// Whether Gleaner helped one program.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The program.
     pub of: String,
     pub verdict: Verdict,
     /// A sentence, with the interval in words.
     pub told: String,
-    /// What is wrong with it.
     pub bad: Option<String>,
     /// The ratio that the verdict rests on, with its 95 % interval; `None` where nothing could be compared.
     pub speedup: Option<(f64, Option<[f64; 2]>)>,
@@ -113,7 +108,6 @@ pub(crate) fn table(title: impl Into<String>, rows: impl IntoIterator<Item = Row
     (!table.rows.is_empty()).then_some(Part::Table(table))
 }
 
-/// Notes.
 pub(crate) fn notes(of: &[String]) -> impl Iterator<Item = Part> {
     of.iter().cloned().map(Part::Note)
 }
@@ -157,7 +151,6 @@ impl Document {
         Self { heading: heading.into(), ..Self::default() }
     }
 
-    /// Adds what both show.
     pub fn both(&mut self, parts: impl IntoIterator<Item = Part>) {
         self.add(Place::Everywhere, parts);
     }
@@ -185,17 +178,14 @@ impl Document {
         self.parts.iter().filter(|(place, _)| *place != Place::Words).map(|(_, part)| part)
     }
 
-    /// The page's lines.
     pub fn lines(&self) -> impl Iterator<Item = (Tone, &str)> {
         self.on_page().filter_map(|part| if let Part::Line(tone, text) = part { Some((*tone, &**text)) } else { None })
     }
 
-    /// The page's charts.
     pub fn charts(&self) -> impl Iterator<Item = &Chart> {
         self.on_page().filter_map(|part| if let Part::Chart(chart) = part { Some(&**chart) } else { None })
     }
 
-    /// The page's tables.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.on_page().filter_map(|part| if let Part::Table(table) = part { Some(table) } else { None })
     }

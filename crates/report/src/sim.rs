@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimReport {
-    /// `gleaner.sim/1`.
     pub schema: String,
-    /// The scenario's name.
     pub scenario: String,
     /// The first round's seed; each further round has the next one.
     pub seed: u64,
@@ -43,11 +41,9 @@ pub struct SimHost {
     pub ple: bool,
 }
 
-/// A cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimCost {
-    /// Its name.
     pub name: String,
     /// How long it takes.
     pub value_ns: u64,
@@ -61,7 +57,6 @@ pub struct SimCost {
 pub struct SimRun {
     /// From 0.
     pub round: u32,
-    /// Its seed.
     pub seed: u64,
     /// When it ended, in simulated time.
     pub end_ns: u64,
@@ -89,11 +84,8 @@ pub struct SimVm {
     pub vm: String,
     /// `measured` or `background`.
     pub role: String,
-    /// The workload's label.
     pub workload: String,
-    /// The policy's label.
     pub policy: String,
-    /// vCPUs.
     pub vcpus: u32,
     /// Until its last thread ended; null if it had not.
     pub wall_ns: Option<u64>,
@@ -119,11 +111,9 @@ pub struct SimVm {
     pub overhead_ns: u64,
     /// Stolen: waiting for a pCPU.
     pub stolen_ns: u64,
-    /// Halted.
     pub halted_ns: u64,
     /// Idle periods that began.
     pub idle_entries: u64,
-    /// Halts.
     pub halts: u64,
     /// Context switches of threads that blocked.
     pub voluntary_switches: u64,
@@ -143,7 +133,6 @@ pub struct SimVm {
     pub timeout_ns: Option<u64>,
     /// What Gleaner decided; at most the first hundred.
     pub decisions: Vec<DecisionRecord>,
-    /// Decisions in all.
     pub decisions_count: u64,
 }
 
@@ -151,13 +140,10 @@ pub struct SimVm {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimRow {
-    /// Which VM.
     pub vm: String,
-    /// Its workload.
     pub workload: String,
     /// What ran beside it.
     pub beside: String,
-    /// Its policy.
     pub policy: String,
     /// vCPUs' slice on the host (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
     pub slice: Option<String>,

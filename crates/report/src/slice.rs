@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceReport {
-    /// `gleaner.slice/1`.
     pub schema: String,
     /// The slice asked for.
     pub requested_ns: u64,
@@ -51,17 +50,14 @@ pub struct SliceReport {
     pub restored: bool,
 }
 
-/// One thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceThread {
     /// Its id.
     pub tid: i32,
-    /// Its name.
     pub name: String,
     /// The VM it is a vCPU of; null where it was named by its id.
     pub vm: Option<String>,
-    /// Which vCPU of it.
     pub vcpu: Option<u32>,
     /// Its policy: `other`, `batch` or `idle`.
     pub policy: String,
@@ -101,7 +97,6 @@ pub struct SliceThread {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceCpu {
-    /// Its number.
     pub cpu: u32,
     /// Times the ticker woke.
     pub ticks: u64,

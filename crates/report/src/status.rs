@@ -13,11 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusReport {
-    /// `gleaner.status/1`.
     pub schema: String,
     /// Of the program.
     pub version: String,
-    /// Its process.
     pub pid: u32,
     /// Since it began: the clock of `at_ns`.
     pub up_ns: u64,
@@ -25,7 +23,6 @@ pub struct StatusReport {
     pub began_unix_ns: u64,
     /// Whether nothing is changed, only watched.
     pub dry_run: bool,
-    /// Where it runs.
     pub machine: StatusMachine,
     /// `procfs` or `bpf`.
     pub observer: String,
@@ -55,7 +52,6 @@ pub struct StatusReport {
     pub retaining: Vec<StatusVcpu>,
     /// What the daemon has set, and somebody else has changed since; each as in `gleaner.verify/1`.
     pub settings_differ: Vec<VerifiedFile>,
-    /// What is managed.
     pub groups: Vec<StatusGroup>,
     /// What the configuration names, and is not managed now.
     pub waiting: Vec<StatusWaiting>,
@@ -95,19 +91,16 @@ impl StatusCost {
     }
 }
 
-/// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusMachine {
     /// `KVM`, `Xen`, ...; null on bare metal, and where nothing tells.
     pub hypervisor: Option<String>,
-    /// Kernel release.
     pub kernel: String,
     /// vCPUs that groups may use.
     pub vcpus: u64,
 }
 
-/// What the vCPUs did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusTimes {
@@ -121,11 +114,9 @@ pub struct StatusTimes {
     pub vcpus: Vec<StatusVcpuTimes>,
 }
 
-/// The time of one vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusVcpuTimes {
-    /// Its number.
     pub vcpu: u32,
     /// At work, for whomever; null where unknown, as below.
     pub busy_ns: Option<u64>,
@@ -141,9 +132,7 @@ pub struct StatusVcpuTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusRecent {
-    /// How long it was watched.
     pub observed_ns: u64,
-    /// Its CPU time.
     pub cpu_time_ns: u64,
     /// Its voluntary context switches.
     pub voluntary_switches: u64,
@@ -161,13 +150,11 @@ pub struct StatusRecent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusVcpu {
-    /// Its number.
     pub vcpu: u32,
     /// For how long.
     pub timeout_ns: u64,
 }
 
-/// A managed group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusGroup {
@@ -175,9 +162,7 @@ pub struct StatusGroup {
     pub name: String,
     /// What it is, in words.
     pub target: String,
-    /// Its profile.
     pub profile: String,
-    /// Its policy.
     pub policy: String,
     /// `bpf` or `procfs`: which observer sees it now.
     pub observer: String,
@@ -218,7 +203,6 @@ pub struct StatusGroup {
     pub trial: Option<StatusTrial>,
     /// What one vCPU has won over all, where its threads take turns, as it was last tried; null: not tried yet.
     pub turns: Option<StatusTrial>,
-    /// Decisions so far.
     pub decisions_count: u64,
     /// The newest ones, oldest first; `hold` and `manage` are what somebody ordered.
     pub decisions: Vec<DecisionRecord>,
@@ -254,7 +238,6 @@ pub struct StatusHost {
     pub enforcement: Option<String>,
     /// Each VM that is there.
     pub vms: Vec<StatusVm>,
-    /// Decisions so far.
     pub decisions_count: u64,
     /// The newest ones, oldest first.
     pub decisions: Vec<HostDecisionRecord>,
@@ -262,15 +245,12 @@ pub struct StatusHost {
     pub warnings: Vec<String>,
 }
 
-/// A VM of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusVm {
-    /// Its process.
     pub vm: u32,
     /// What its monitor calls it.
     pub name: String,
-    /// Its vCPU threads.
     pub vcpus: u64,
     /// The slice that the agent gives them; null: none so far.
     pub slice_ns: Option<u64>,
@@ -302,14 +282,12 @@ pub struct StatusTrial {
     pub at_ns: u64,
     /// Whether retention pays.
     pub pays: bool,
-    /// In plain words.
     pub reason: String,
     /// Synchronizations per second (CPU time, where those cannot be compared) with retention, over those without: the
     /// median of pairs of windows.
     pub rate_ratio: Option<f64>,
     /// The lowest and the highest pair.
     pub rate_range: Option<[f64; 2]>,
-    /// Pairs compared.
     pub pairs: u64,
     /// Before then there is no other; null: there will be none.
     pub next_at_ns: Option<u64>,
@@ -364,7 +342,6 @@ impl StatusReport {
         (shown, idle)
     }
 
-    /// What is named, and waits, by this name.
     pub fn waiting_named(&self, name: &str) -> Option<&StatusWaiting> {
         self.waiting.iter().find(|waiting| waiting.name == name)
     }

@@ -10,9 +10,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepReport {
-    /// `gleaner.sweep/1`.
     pub schema: String,
-    /// The scenario's name.
     pub scenario: String,
     /// The first seed; each further one is the next.
     pub seed: u64,
@@ -38,7 +36,6 @@ pub struct SweepReport {
     pub rows: Vec<Map<String, Value>>,
 }
 
-/// A parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepParameter {

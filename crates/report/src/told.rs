@@ -8,7 +8,6 @@ use std::fmt;
 /// A trial's changes follow one another sooner than this. The next trial comes later.
 const TRIAL_GAP_NS: u64 = 10_000_000_000;
 
-/// One line.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a>(&'a [DecisionRecord]);
 
@@ -96,7 +95,6 @@ impl Told<'_> {
         self.0.last().map_or(0, |last| last.at_ns)
     }
 
-    /// Decisions in it.
     pub fn decisions(&self) -> usize {
         self.0.len()
     }

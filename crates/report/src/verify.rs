@@ -3,11 +3,10 @@
 use crate::show::{Document, Part, Shown, fact, line};
 use serde::{Deserialize, Serialize};
 
-/// What was found.
+/// The kernel's files that the daemon has set, each as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyReport {
-    /// `gleaner.verify/1`.
     pub schema: String,
     /// Whether each file holds what was set.
     pub as_set: bool,
@@ -19,7 +18,6 @@ pub struct VerifyReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifiedFile {
-    /// Which.
     pub path: String,
     /// What it should hold: one of these.
     pub expected: Vec<String>,

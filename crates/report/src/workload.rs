@@ -9,13 +9,10 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadReport {
-    /// `gleaner.workload/1`.
     pub schema: String,
-    /// The program.
     pub name: String,
     /// As asked for; each program says what it counts.
     pub threads: u64,
-    /// Threads that were started.
     pub threads_total: u64,
     /// Computation between two synchronization points, nominally: turns of the loop at a fixed number to the
     /// microsecond.
@@ -24,11 +21,9 @@ pub struct WorkloadReport {
     pub granularity_iterations: u64,
     /// Where its data came from.
     pub seed: u64,
-    /// Items finished.
     pub items: u64,
     /// From the moment all threads were there to the end of the last one.
     pub wall_ns: u64,
-    /// Items by wall time.
     pub items_per_second: f64,
     /// Sixteen hexadecimal digits: the same for the same program, items, seed and granularity (of some programs: and
     /// threads).
@@ -57,17 +52,11 @@ pub struct WorkloadReport {
 pub struct LatencyReport {
     /// Requests.
     pub n: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Median.
     pub p50_ns: u64,
-    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// Largest.
     pub max_ns: u64,
 }
 
@@ -151,7 +140,6 @@ impl WorkloadReport {
         lines.into_iter().flatten()
     }
 
-    /// By what.
     fn how(&self) -> [String; 2] {
         let Self { threads, granularity_iterations, checksum, voluntary_switches, involuntary_switches, .. } = self;
         let (all, granularity) = (count(self.threads_total, "thread"), time(self.granularity_ns));

@@ -49,11 +49,9 @@ impl fmt::Display for XenTimes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListReport {
-    /// `gleaner.xen-list/1`.
     pub schema: String,
     /// Xen's version; null where xl does not say.
     pub xen_version: Option<String>,
-    /// The cpupools.
     pub pools: Vec<XenListPool>,
     /// The domains, in Xen's order; the first is dom0.
     pub domains: Vec<XenListDomain>,
@@ -61,15 +59,12 @@ pub struct XenListReport {
     pub notes: Vec<String>,
 }
 
-/// A cpupool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListPool {
-    /// Its name.
     pub name: String,
     /// Who schedules there: `credit`, `credit2`, `rtds`, or another name of Xen's.
     pub scheduler: String,
-    /// Its physical CPUs.
     pub pcpus: u32,
     /// vCPUs that are not paused.
     pub vcpus: u64,
@@ -80,27 +75,21 @@ pub struct XenListPool {
     pub scheduling_latency_ns: Option<u64>,
 }
 
-/// A domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListDomain {
-    /// Its number.
     pub id: u32,
-    /// Its name.
     pub name: String,
     /// Its cpupool; null where its scheduler is not known.
     pub pool: Option<String>,
-    /// Its memory.
     pub memory_mib: u64,
     /// Weight (credit, credit2).
     pub weight: Option<u32>,
     /// Cap, in per cent of a physical CPU; 0: none (credit, credit2).
     pub cap_percent: Option<u32>,
-    /// Its vCPUs.
     pub vcpus: Vec<XenListVcpu>,
 }
 
-/// A vCPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListVcpu {
@@ -176,7 +165,6 @@ impl XenListDomain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenSliceReport {
-    /// `gleaner.xen-slice/1`.
     pub schema: String,
     /// The slice that was asked for.
     pub requested_ns: Option<u64>,
@@ -204,9 +192,7 @@ pub struct XenSliceReport {
 pub struct XenSliceChange {
     /// `cpupool Pool-0`, `vCPU 1 of domain 3`.
     pub target: String,
-    /// What it was.
     pub was: XenTimes,
-    /// What it was set to.
     pub set: XenTimes,
 }
 

@@ -7,8 +7,6 @@
 //! the processes' clocks. Each policy then decides on its group's window; a quiet group rests meanwhile, as in a
 //! daemon.
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{CpuSet, Nanos, Policy, Profile, RetainMeans, Topology};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig, ProcRoot, Seen};

@@ -5,8 +5,6 @@
 //! waits for none of this, but shares the CPUs with it. A fixture's files lie in memory, which makes them cheaper to
 //! read than the kernel's.
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{CpuSet, Policy, RetainMeans};

@@ -30,22 +30,13 @@ pub trait Value: Sized {
     fn allowed() -> String;
 
     /// From a file, or from a socket.
-    ///
-    /// # Errors
-    /// What would be right.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 
     /// The same back.
-    ///
-    /// # Errors
-    /// Those of the format.
     fn write<S: Serializer>(&self, into: S) -> Result<S::Ok, S::Error>;
 }
 
 /// Reads what is written as text.
-///
-/// # Errors
-/// It is no text, or `parse` says what would be right.
 pub fn read_text<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -69,9 +60,6 @@ impl Visitor<'_> for Text {
 }
 
 /// A value as the type itself has it.
-///
-/// # Errors
-/// Those of the format.
 pub(crate) fn read_plain<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
     T::deserialize(from)
 }
@@ -113,15 +101,11 @@ pub mod optional {
         }
     }
 
-    /// # Errors
-    /// Those of the format.
     #[allow(clippy::ref_option, reason = "serde has it so")]
     pub fn serialize<T: Value, S: Serializer>(value: &Option<T>, into: S) -> Result<S::Ok, S::Error> {
         value.as_ref().map(Written).serialize(into)
     }
 
-    /// # Errors
-    /// What would be right.
     pub fn deserialize<'de, T: Value, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
         Ok(Option::<Read<T>>::deserialize(from)?.map(|read| read.0))
     }

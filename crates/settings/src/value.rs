@@ -11,9 +11,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// A time with a unit, within bounds.
-///
-/// # Errors
-/// What would be right.
 pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
     let [low, high] = [allowed.start(), allowed.end()].map(|end| humantime::format_duration(*end).to_string());
     time(text, allowed, &low, &high)
@@ -26,9 +23,6 @@ fn time(text: &str, allowed: RangeInclusive<Duration>, low: &str, high: &str) ->
 }
 
 /// A share, in per cent, within bounds.
-///
-/// # Errors
-/// What would be right.
 pub fn percent_within(text: &str, low: &str, high: &str) -> Result<f64, String> {
     let range = percent(low).zip(percent(high)).map(|(low, high)| low..=high);
     // `contains` is false for NaN.
@@ -41,9 +35,6 @@ fn percent(text: &str) -> Option<f64> {
 }
 
 /// Bytes, with k, M or G for powers of 1024, within bounds that are written so.
-///
-/// # Errors
-/// What would be right.
 pub fn size_within(text: &str, low: &str, high: &str) -> Result<u64, String> {
     let range = bytes(low).zip(bytes(high)).map(|(low, high)| low..=high);
     let found = bytes(text).filter(|found| range.is_some_and(|range| range.contains(found)));
@@ -135,8 +126,6 @@ fn in_percent(number: impl fmt::Display) -> String {
 pub struct AbsolutePath(pub PathBuf);
 
 impl AbsolutePath {
-    /// # Errors
-    /// It begins somewhere.
     pub fn new(path: &Path) -> Result<Self, String> {
         let wrong = || of(&path.to_string_lossy(), "write a path from / on");
         path.is_absolute().then(|| Self(path.to_owned())).ok_or_else(wrong)

@@ -29,9 +29,6 @@ pub fn word<T: ValueEnum>(value: &T) -> String {
 }
 
 /// What a word, or an earlier one, stands for.
-///
-/// # Errors
-/// Which words there are.
 pub fn from_word<T: ValueEnum>(what: &str, written: &str) -> Result<T, String> {
     let is_it = |value: &&T| value.to_possible_value().is_some_and(|value| value.matches(written, false));
     T::value_variants().iter().find(is_it).cloned().ok_or_else(|| {

@@ -26,9 +26,6 @@ pub(crate) enum Event {
 }
 
 /// The daemon's status.
-///
-/// # Errors
-/// When there is none.
 pub(crate) fn status(socket: &Path) -> Result<Box<StatusReport>, ClientError> {
     match ask_at(socket, &Request::Status)? {
         Answer::Status(status) => Ok(status),

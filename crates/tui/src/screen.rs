@@ -11,16 +11,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// # Errors
-    /// When there is no terminal.
     pub(crate) fn take() -> io::Result<Self> {
         // It sets the panic hook first.
         let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
         Ok(Self { terminal })
     }
 
-    /// # Errors
-    /// When the terminal is gone.
     pub(crate) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame)) -> io::Result<()> {
         self.terminal
             .draw(|frame| {

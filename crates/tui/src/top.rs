@@ -51,9 +51,6 @@ pub enum TopError {
 }
 
 /// Shows the daemon until somebody quits; the exit status.
-///
-/// # Errors
-/// When there is no terminal, or nothing to show at the beginning.
 pub fn run(options: &Options) -> Result<u8, TopError> {
     if let Some(why) = refusal() {
         return Err(TopError::NoTerminal(why));
@@ -66,9 +63,6 @@ pub fn run(options: &Options) -> Result<u8, TopError> {
 }
 
 /// One picture as text, of this many columns and rows.
-///
-/// # Errors
-/// When there is nothing to show.
 pub fn once(options: &Options, columns: u16, rows: u16) -> Result<String, TopError> {
     let mut app = App::new(options.group.clone());
     app.show(status(&options.socket)?);

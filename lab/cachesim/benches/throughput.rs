@@ -7,8 +7,6 @@
 //! disturbance hits all alike; the best of each is printed, by the clock on the wall and by CPU time. The two differ
 //! where others wanted the CPU meanwhile, and both suffer from what others did to its caches.
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 use gleaner_cachesim::ContextId;
 use gleaner_cachesim::core_model::CoreConfig;
 use gleaner_cachesim::hierarchy::{ContextCounters, Hierarchy, HierarchyConfig};

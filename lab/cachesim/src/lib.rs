@@ -13,8 +13,6 @@
 //! miss_ratio    a trace's miss-ratio curve in one pass
 //! ```
 
-#![allow(clippy::missing_errors_doc, reason = "each error type says what it is for, and names its remedy")]
-
 pub mod cache;
 pub mod cache_class;
 pub mod classify;

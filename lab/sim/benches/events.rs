@@ -7,8 +7,6 @@
 //! Table 2. The same order of events at each size: bigger machines are simulated for a shorter time, long enough that
 //! the first burst does not count.
 
-#![allow(missing_docs, reason = "a benchmark")]
-
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use gleaner_sim::config::{Config, HostConfig, Scheduler, VmConfig, WindowParams};

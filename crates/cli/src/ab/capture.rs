@@ -31,7 +31,6 @@ pub enum Show {
 pub struct Found {
     /// Of its group.
     pub text: String,
-    /// The line that it is in.
     pub line: String,
     /// The longer number that it is a part of, if it is.
     pub part_of: Option<String>,

@@ -20,7 +20,6 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Different warnings of runs that are told; a limit, because they are the machine's words.
 const WARNINGS_TOLD: usize = 12;
 
-/// Of a line that is shown.
 const LINE_SHOWN: usize = 120;
 
 /// What was measured.

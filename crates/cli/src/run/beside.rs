@@ -91,9 +91,6 @@ impl Beside {
     }
 
     /// Begins the thread.
-    ///
-    /// # Errors
-    /// Where there can be none.
     pub fn begin(
         options: &Options,
         recording: Option<Recording>,

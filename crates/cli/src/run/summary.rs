@@ -146,7 +146,6 @@ fn answers_as_soon(costs: &WakeupCosts) -> String {
     )
 }
 
-/// By what means.
 fn means(snapshot: &Snapshot) -> Means {
     let observer = if snapshot.source == Source::Bpf { "bpf" } else { "procfs" };
     let placement = snapshot.groups.first().and_then(|group| group.placement).map(|kind| match kind {

@@ -16,7 +16,6 @@ fn told<'a>(verdict: &'a str, withheld: Option<&String>, pairs_to_tell: Option<u
 }
 
 impl AbComparison {
-    /// The verdict as it is told.
     pub fn told_verdict(&self) -> &str {
         told(&self.verdict, self.verdict_withheld.as_ref(), self.pairs_to_tell)
     }

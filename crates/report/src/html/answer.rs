@@ -8,7 +8,6 @@ use maud::{Markup, html};
 /// Rows of the drawing; a longer one cannot be taken in.
 const MOST_ROWS: usize = 30;
 
-/// The list of verdicts.
 pub(super) fn list(answers: &[&Answer]) -> Markup {
     html! {
         ul.answers {

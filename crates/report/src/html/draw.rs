@@ -70,12 +70,10 @@ pub(super) fn draw(chart: &Chart, area: Area<'_>, narrow: bool) -> Drawn {
     Ok(canvas.area.present()?)
 }
 
-/// What a figure is drawn on.
 struct Canvas<'a> {
     area: Area<'a>,
 }
 
-/// Its axes.
 struct Plot<'c, 'a> {
     canvas: &'c Canvas<'a>,
     coordinates: DrawingArea<SVGBackend<'a>, Coordinates>,

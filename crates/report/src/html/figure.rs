@@ -6,7 +6,6 @@ use crate::text::printable;
 use maud::{Markup, PreEscaped, html};
 use plotters::prelude::{IntoDrawingArea, SVGBackend};
 
-/// A figure of the page.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// States what is seen.

@@ -10,7 +10,6 @@ use crate::{ab, run, workload};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A result that was read.
 #[derive(Clone, Debug)]
 pub struct ResultFile {
     /// Where it came from, as the user named it.
@@ -128,10 +127,6 @@ fn words(error: &serde_json::Error) -> String {
 }
 
 /// Reads one result.
-///
-/// # Errors
-///
-/// When it is no result of a schema that can be shown.
 pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
     /// Every result has this, whatever else.
     #[derive(Deserialize)]

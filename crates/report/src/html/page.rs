@@ -11,7 +11,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 /// The page and what is drawn on it.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The whole file.
     pub html: String,
     /// Its figures, in their order.
     pub figures: Vec<Figure>,
@@ -21,10 +20,6 @@ pub struct Page {
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Makes the page of these results: whether it helped, then what explains it, in the order of the results' kinds.
-///
-/// # Errors
-///
-/// When a figure cannot be drawn.
 pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawError> {
     let documents = input::documents(results);
     let answers: Vec<&Answer> = documents.iter().flat_map(|document| &document.answers).collect();

@@ -9,7 +9,6 @@ pub(super) fn prose(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// A paragraph.
 pub(super) fn paragraph(tone: Tone, text: &str) -> Markup {
     let class = match tone {
         Tone::Plain => return html! { p { (prose(text)) } },

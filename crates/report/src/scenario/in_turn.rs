@@ -34,9 +34,7 @@ pub struct InTurnRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InTurnVm {
-    /// The VM.
     pub vm: String,
-    /// The workload's label.
     pub workload: String,
 }
 
@@ -54,7 +52,6 @@ pub struct InTurnSlice {
     pub wake_to_run_p99_ns: Option<u64>,
 }
 
-/// One turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceTurn {

@@ -20,21 +20,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioRow {
-    /// The VM.
     pub vm: String,
-    /// The workload's label.
     pub workload: String,
     /// What the others did: `VM: WORKLOAD`, joined by commas, or `alone`.
     pub background: String,
     /// vCPUs' slice on the host; null where the scenario compares none.
     pub slice: Option<String>,
-    /// The policy's label.
     pub policy: String,
     /// Runs that count.
     pub n: u64,
     /// Runs that failed.
     pub failed: u64,
-    /// Median of `wall_ns`.
     pub wall_ns_median: Option<f64>,
     /// Median throughput.
     pub items_per_second_median: Option<f64>,
@@ -72,7 +68,6 @@ pub struct ScenarioRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MetricMedian {
-    /// Median.
     pub median: f64,
     /// False of a latency.
     pub higher_is_better: bool,
@@ -82,11 +77,9 @@ pub struct MetricMedian {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RatioSpread {
-    /// Median.
     pub median: f64,
     /// Lower and upper end; null for fewer than five values.
     pub ci95: Option<[f64; 2]>,
-    /// Values.
     pub n: u64,
 }
 

@@ -20,7 +20,6 @@ pub(crate) const SERIES: [RGBColor; 6] = [
     RGBColor(0x56, 0xB4, 0xE9),
 ];
 
-/// A mark's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Circle,
@@ -33,7 +32,6 @@ pub(crate) enum Shape {
     Halo,
 }
 
-/// How a series looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Look(pub RGBColor, pub Shape);
 
@@ -58,7 +56,6 @@ pub(crate) fn quantile(name: &'static str, ns: u64) -> Mark {
     Mark::new(ns as f64, name, look)
 }
 
-/// One value.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub value: f64,
@@ -73,7 +70,6 @@ impl Mark {
     }
 }
 
-/// One row of marks.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub label: String,
@@ -145,7 +141,6 @@ impl Axis {
         Self { name: name.into(), unit, extent }
     }
 
-    /// Ratios.
     pub fn ratios(name: impl Into<String>) -> Self {
         Self::new(name, number, Extent::Ratio)
     }
@@ -156,7 +151,6 @@ impl Axis {
     }
 }
 
-/// A figure of the page.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     /// States what is seen.
@@ -193,7 +187,6 @@ pub(crate) struct Plane {
 }
 
 impl Chart {
-    /// Rows of marks.
     pub fn rows(title: impl Into<String>, caption: impl Into<String>, x: Axis, rows: Vec<Bar>) -> Self {
         Self { title: title.into(), caption: caption.into(), x, body: Body::Rows(rows, None) }
     }
@@ -262,7 +255,6 @@ pub(crate) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A size on an axis.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ticks are sizes")]
 pub(crate) fn bytes_of(value: f64) -> String {
     bytes(value.round() as u64)

@@ -77,7 +77,6 @@ impl StatusReport {
         document.to_string()
     }
 
-    /// Of what waits by this name.
     pub fn explain_waiting(&self, name: &str) -> String {
         StatusWaiting::lines(self.waiting.iter().filter(|waiting| waiting.name == name))
     }

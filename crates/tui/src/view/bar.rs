@@ -65,7 +65,6 @@ pub(crate) fn cells(spent: Spent, width: usize) -> [usize; 4] {
     cells
 }
 
-/// The bar of this width.
 pub(crate) fn spans(spent: Option<Spent>, width: usize, look: Look) -> Vec<Span<'static>> {
     let run = |part, n| Span::styled(String::from(look.glyph(part)).repeat(n), look.style(part));
     match spent {

@@ -17,7 +17,6 @@ const FIGURES_FROM: usize = 60;
 /// Between two vCPUs of a row.
 const GAP: usize = 2;
 
-/// One vCPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     vcpu: u32,

@@ -83,7 +83,6 @@ impl PolicyKind {
 /// Any of the policies. An enum and not a trait object: the branch is always the same one, and the bodies can be
 /// inlined.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "each variant is its policy")]
 pub enum Policy {
     Lru(recency::Lru),
     Lip(recency::Lip),
