@@ -62,7 +62,8 @@ figures: ## the figures that pages quote, from the summaries in experiments/ (ne
 	@scripts/figures.py
 
 .PHONY: check
-check: toolchain ## formatting, lints, licences, and the length of lines
+check: toolchain ## formatting, lints, licences, the length of lines, packages
+	@scripts/check-commands.sh
 	@scripts/columns.sh
 	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@if command -v python3 >/dev/null && command -v jq >/dev/null; then scripts/figures.py --check; else echo "check: no python3 or jq: figures that pages quote are not checked" >&2; fi
@@ -103,6 +104,11 @@ demo: ## build, then run real programs under Gleaner
 	@scripts/setup.sh build demo
 	@$(MAKE) --no-print-directory build
 	@scripts/demo.sh $(BINARY)
+
+.PHONY: fresh
+FRESH ?= make demo
+fresh: ## a command in a bare Debian 12 root, as on a machine that nobody prepared (FRESH="make demo"; needs root)
+	@scripts/fresh.sh $(FRESH)
 
 .PHONY: bench
 bench: toolchain ## benchmarks: they print series, and pass or fail nothing

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The second part of the demonstration: one daemon manages Redis and a program that computes, and says why.
+# The second part of the demonstration: a daemon manages Redis and its one client, first alone, and then beside a program
+# that computes. It says what was won each time, and why.
 #
 #   scripts/demo-daemon.sh [BINARY]      default: target/gleaner
 set -euo pipefail
@@ -7,45 +8,34 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 [[ -x $gleaner ]] || { echo "demo: ${1:-target/gleaner} is not there: run make build" >&2; exit 1; }
+# shellcheck source=scripts/demo-lib.sh
+. "$root/scripts/demo-lib.sh"
+leave_out() { printf 'The daemon is left out: %s\n' "$*"; exit 0; }
 if "$gleaner" status >/dev/null 2>&1; then
-    echo "demo: a daemon runs here already: gleaner status"
-    exit 0
+    leave_out "one runs here already (gleaner status)"
 fi
+reason=""
+has jq redis-check-rdb redis-benchmark redis-cli || leave_out "$reason"
 
-for program in redis-check-rdb redis-benchmark redis-cli; do
-    command -v "$program" >/dev/null || { echo "demo: $program is missing: run scripts/setup.sh demo" >&2; exit 1; }
-done
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-demo.XXXXXX")
-# In redis-tools the server has another name, and is what it is called as.
-ln -s "$(command -v redis-check-rdb)" "$work/redis-server"
-started=()
-# finish: ends what was started here, newest first.
-finish() {
-    local i
-    for ((i = ${#started[@]} - 1; i >= 0; i--)); do
-        kill "${started[i]}" 2>/dev/null || true
-        wait "${started[i]}" 2>/dev/null || true
-    done
-    rm -rf "$work"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-headline() { printf '\n== %s\n\n' "$*"; }
 # What the daemon may change, by this machine's own files.
 settings() { cat /sys/module/haltpoll/parameters/* /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us 2>/dev/null || true; }
 before=$(settings)
 
-"$work/redis-server" --port 0 --unixsocket "$work/redis.sock" --save "" --appendonly no >/dev/null &
+# until_true SECONDS COMMAND...
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [[ $SECONDS -lt $end ]] || return
+        sleep 0.2
+    done
+}
+
+link_redis_server
+"$work/redis-server" --port 0 --unixsocket "$work/redis.sock" --save "" --appendonly no >"$work/redis-log" &
 redis=$!
-started+=("$redis")
-until redis-cli -s "$work/redis.sock" ping >/dev/null 2>&1; do sleep 0.05; done
-while :; do redis-benchmark -s "$work/redis.sock" -c 1 -n 100000 -t get -q >/dev/null 2>&1 || break; done &
-started+=("$!")
-"$gleaner" workload matmul --threads 1 --for 300s >/dev/null &
-matmul=$!
-started+=("$matmul")
+until_true 30 redis-cli -s "$work/redis.sock" ping || leave_out "Redis does not start: $(tail -n 1 "$work/redis-log")"
+sh -c 'while redis-benchmark -s "$1" -c 1 -n 100000 -t get -q; do :; done' sh "$work/redis.sock" >/dev/null 2>&1 &
 
 cat >"$work/gleaner.toml" <<CONFIG
 [metrics]
@@ -54,38 +44,48 @@ listen = "unix:$work/metrics.sock"
 [group.redis]
 pid = $redis
 profile = "latency"
-
-[group.matmul]
-pid = $matmul
 CONFIG
-headline "A daemon with two groups (gleaner config check, gleaner daemon)"
+headline "A daemon that manages Redis (gleaner config check, gleaner daemon)"
 sed 's/^/  /' "$work/gleaner.toml"
 "$gleaner" config check "$work/gleaner.toml"
-"$gleaner" daemon --config "$work/gleaner.toml" 2>"$work/log" &
+"$gleaner" daemon --config "$work/gleaner.toml" 2>"$work/daemon-log" &
 daemon=$!
-started+=("$daemon")
-# Until both were tried, or half a minute.
-for _ in {1..60}; do
-    sleep 0.5
-    tried=$("$gleaner" status --json 2>/dev/null | jq '[.groups[] | select(.name == "redis") | .trial // empty] | length' || echo 0)
-    [[ ${tried:-0} -eq 0 ]] || break
-done
-sleep 2
-headline "How things stand (gleaner status)"
+
+# trials_of GROUP: how many trials it had that ended.
+trials_of() { "$gleaner" status --json 2>/dev/null | jq --arg name "$1" '[.groups[] | select(.name == $name) | .trial // empty] | length'; }
+was_tried() { [[ $(trials_of "$1") -gt 0 ]]; }
+until_true 60 was_tried redis || true
+headline "Redis and its client, alone (gleaner status, gleaner explain redis)"
 "$gleaner" status
+"$gleaner" explain redis | tail -n 14
 headline "One screen of gleaner top (gleaner top --once --group redis)"
 "$gleaner" top --once --group redis
-headline "Why (gleaner explain redis, gleaner explain matmul)"
-"$gleaner" explain redis | tail -n 14
-"$gleaner" explain matmul | tail -n 8
+
+"$gleaner" workload matmul --threads 1 --for 300s >/dev/null &
+cat >>"$work/gleaner.toml" <<CONFIG
+
+[group.matmul]
+pid = $!
+CONFIG
+headline "A neighbour comes: a thread that computes, and needs a vCPU of its own (gleaner reload)"
+"$gleaner" reload
+# The next trial of Redis says what is won beside it.
+won() { "$gleaner" status --json 2>/dev/null | jq -c '.groups[] | select(.name == "redis") | .trial'; }
+alone=$(won)
+differs() { [[ $(won) != "$alone" ]]; }
+until_true 45 differs || true
+"$gleaner" status
+"$gleaner" explain redis | tail -n 12
+"$gleaner" explain matmul | tail -n 6
+
 headline "Does the machine have what was set (gleaner verify)"
 "$gleaner" verify || true
 if command -v curl >/dev/null; then
     headline "Metrics (curl --unix-socket)"
-    curl -s --unix-socket "$work/metrics.sock" http://localhost/metrics | grep -E '^gleaner_(group|retained)'
+    curl -s --unix-socket "$work/metrics.sock" http://localhost/metrics | grep -E '^gleaner_(group|retained)' || true
 fi
 kill "$daemon"
-wait "$daemon"
+wait "$daemon" || true
 if [[ $(settings) == "$before" ]]; then
     printf '\nThe daemon has ended, and this machine is as it was.\n'
 else

@@ -4,7 +4,10 @@
 #   scripts/redis-one-client.sh [REQUESTS]      default: 50000
 set -eu
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-redis.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 socket=$work/socket last=$(($(nproc) - 1))
 # In redis-tools the server has another name, and is what it is called as.
 ln -s "$(command -v redis-check-rdb)" "$work/redis-server"
@@ -17,3 +20,4 @@ done
 taskset -c "$last" redis-benchmark -s "$socket" -c 1 -n "${1:-50000}" -t get -q
 redis-cli -s "$socket" shutdown nosave >/dev/null 2>&1 || true
 wait "$server"
+server=

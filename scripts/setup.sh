@@ -3,6 +3,10 @@
 # Fast when all is there: apt is asked only for what is missing. A Rust toolchain is the caller's own affair.
 #
 #   scripts/setup.sh [build] [demo] [test] [bed] [bench] [experiments]      default: build
+#   scripts/setup.sh --list GROUP...      only prints the packages
+#
+# Services that come with a package are not started. What scripts call and what is installed for them is compared by
+# scripts/check-commands.sh; `make fresh` tries the whole in a bare Debian root.
 set -euo pipefail
 
 # What each group is for:
@@ -10,22 +14,32 @@ set -euo pipefail
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #          chromium reads the pages that gleaner report makes; valgrind records memory accesses. bubblewrap
-#          is a container for the daemon, and shellcheck reads the hooks. tmux is the terminal of gleaner top.
+#          is a container for the daemon, and shellcheck reads the hooks. tmux is the terminal of gleaner top. python3
+#          is a program with many threads, and checks pages. xz-utils and zstd unpack kernel modules.
 #   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
 #   bench  what the benchmarks manage.
-#   demo   real programs to manage. None of these packages has a service that would be started: redis-tools has Redis'
-#          server under another name, mariadb-server-core has the database alone.
-#   experiments  servers; whether they are started on installation is the machine's own policy (policy-rc.d).
+#   demo   real programs to manage. redis-tools has Redis' server under another name. mariadb-server-core has the
+#          database alone; mariadb-install-db calls my_print_defaults, which mariadb-client-core has. python3-minimal
+#          would lack multiprocessing.
+#   experiments  servers and loads.
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
              autoconf automake autopoint gettext flex bison gawk libtool"
-    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap shellcheck tmux"
+    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap shellcheck tmux
+            python3 xz-utils zstd"
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
                    gcc zlib1g-dev libssl-dev linux-perf"
     [bench]="sysbench"
-    [demo]="pbzip2 jq tar bsdextrautils util-linux redis-tools mariadb-server-core sysbench python3-minimal"
+    [demo]="pbzip2 curl jq tar bsdextrautils util-linux redis-tools mariadb-server-core
+            mariadb-client-core sysbench python3"
 )
+
+list=no
+if [[ ${1:-} == --list ]]; then
+    list=yes
+    shift
+fi
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -41,6 +55,10 @@ for group in "$@"; do
     esac
 done
 mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | sort -u)
+if [[ $list == yes ]]; then
+    printf '%s\n' "${wanted[@]}"
+    exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "not a Debian machine, so nothing is installed here; going on in the hope that these are there: ${wanted[*]}"
@@ -70,6 +88,15 @@ setup: run as root: apt-get install --no-install-recommends ${missing[*]}"
 fi
 
 say "installing ${missing[*]}"
+# deb-systemd-invoke and invoke-rc.d ask this file whether they may start a service. One that is there stays as it is.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+    allow_services() { "${as_root[@]}" rm -f "$policy"; }
+    trap allow_services EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" sh -c "cat >$policy && chmod 755 $policy"
+fi
 apt() { "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 # A third party's source that does not answer makes update fail, and does not matter if Debian's own did.
 apt update || say "apt-get update reported a problem; trying the lists there are"
