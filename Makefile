@@ -15,7 +15,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET_DIR)/gleaner
 LAB := $(TARGET_DIR)/gleaner-lab
 PREFIX ?= /usr/local
-# Man pages and completions, laid out as below $(PREFIX)/share.
+# Man pages, completions and JSON schemas, laid out as below $(PREFIX)/share.
 SHARE := $(TARGET_DIR)/share
 # Tests with their times, those that were skipped, and those that may be: of CI's machine.
 JUNIT := $(TARGET_DIR)/nextest/default/junit.xml
@@ -53,7 +53,7 @@ lab: toolchain ## the laboratory (simulators, reproductions, test bed), at targe
 	@ln -sfn $(HOST)/release/gleaner-lab $(LAB)
 
 .PHONY: reference
-reference: toolchain ## docs/reference, and man pages and completions in target/share
+reference: toolchain ## docs/reference, and man pages, completions and JSON schemas in target/share
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- pages docs/reference
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- share $(SHARE)
 
@@ -157,6 +157,7 @@ install: ## copy what `make build`, and `make reference` if it ran, made to $(PR
 uninstall: ## remove those copies again (the same PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/gleaner
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/gleaner{,-*}.1
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/gleaner/schemas
 	rm -f $(DESTDIR)$(PREFIX)/share/{bash-completion/completions/gleaner,zsh/site-functions/_gleaner,fish/vendor_completions.d/gleaner.fish}
 
 .PHONY: clean

@@ -71,7 +71,7 @@ fn every_means_of_retention_is_an_option_and_on_the_pages() {
         ("attach --help".to_owned(), help("attach")),
         ("doctor".to_owned(), String::from_utf8(doctor.stdout).unwrap()),
     ];
-    for page in ["docs/safety.md", "docs/json.md", "docs/how-it-works.md", "docs/reference/configuration.md"] {
+    for page in ["docs/safety.md", "docs/how-it-works.md", "docs/reference/configuration.md"] {
         texts.push((page.to_owned(), read(&root().join(page))));
     }
     for means in RetainMeans::ALL {

@@ -4,7 +4,7 @@
 //!   decide's parameters          -> parameters.md
 //!   the daemon's keys            -> configuration.md
 //!   the daemon's metrics         -> metrics.md
-//!   report's structs (schemars)  -> schemas/*.json
+//!   report's structs (schemars)  -> JSON schemas
 //!   the command line (clap)      -> man pages, completions
 //! ```
 //!
@@ -29,20 +29,20 @@ use std::io;
 /// If a schema is no JSON.
 pub fn pages() -> io::Result<Vec<File>> {
     let schemas = schemas::all()?;
-    let mut files = vec![
+    Ok(vec![
         File::text("parameters.md", parameters::page()),
         File::text("configuration.md", configuration::page()),
         File::text("metrics.md", metrics::page()),
         schemas::index(&schemas),
-    ];
-    files.extend(schemas.iter().map(schemas::Described::file));
-    Ok(files)
+    ])
 }
 
-/// Man pages and completions, laid out as below /usr/local/share.
+/// Man pages, completions and JSON schemas, laid out as below /usr/local/share.
 ///
 /// # Errors
-/// If a page cannot be rendered.
+/// If a page cannot be rendered, or a schema is no JSON.
 pub fn for_installing() -> io::Result<Vec<File>> {
-    share::all(&gleaner::command())
+    let mut files = share::all(&gleaner::command())?;
+    files.extend(schemas::all()?.iter().map(schemas::Described::file));
+    Ok(files)
 }

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         ["pages", folder] => pages().and_then(|files| write(Path::new(folder), &files)),
         ["share", folder] => for_installing().and_then(|files| write(Path::new(folder), &files)),
         _ => {
-            eprintln!("usage: gleaner-reference pages FOLDER (docs/reference) | share FOLDER (man pages, completions)");
+            eprintln!("usage: gleaner-reference pages FOLDER (docs/reference) | share FOLDER (man pages, completions, schemas)");
             return ExitCode::from(2);
         }
     };
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The folder has these files afterwards, and no others: a schema that is gone leaves no page.
+/// The folder has these files afterwards, and no others: what is gone leaves no file.
 fn write(folder: &Path, files: &[File]) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

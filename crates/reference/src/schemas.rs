@@ -1,4 +1,4 @@
-//! schemas/*.json: what each command writes with `--json`, as JSON Schema.
+//! doc/gleaner/schemas/*.json: what each command writes with `--json`, as JSON Schema.
 
 use crate::File;
 use schemars::JsonSchema;
@@ -28,9 +28,8 @@ impl Described {
         format!("{}.json", self.name.replace('/', "."))
     }
 
-    /// The file.
     pub fn file(&self) -> File {
-        File::text(format!("schemas/{}", self.file_name()), format!("{:#}\n", self.schema))
+        File::text(format!("doc/gleaner/schemas/{}", self.file_name()), format!("{:#}\n", self.schema))
     }
 }
 
@@ -58,14 +57,15 @@ pub fn index(schemas: &[Described]) -> File {
         "# Reference\n\n`make reference` makes these pages of the source, and a test keeps them current.\n\n\
                     - [Parameters](parameters.md): every number that a policy uses.\n\
                     - [Configuration](configuration.md) and [metrics](metrics.md) of `gleaner daemon`.\n\
-                    - Man pages and completions: `make reference` writes them to `target/share`, `make install` \
-                    installs them.\n\
-                    - JSON schemas of what `--json` writes; [JSON](../json.md) says what keys mean:\n\n\
+                    - Man pages, completions and JSON schemas: `make reference` writes them to `target/share`, and \
+                    `make install`\n  and the package install them.\n\n\
+                    The JSON schemas describe each key of what `--json` writes ([JSON](../json.md) has the rules). They are \
+                    in\n`target/share/doc/gleaner/schemas`:\n\n\
                     | schema | of |\n| --- | --- |\n"
             .to_owned();
     for described in schemas {
         let about = described.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
-        let _ = writeln!(text, "| [`{}`](schemas/{}) | {about} |", described.name, described.file_name());
+        let _ = writeln!(text, "| `{}` | {about} |", described.name);
     }
     File::text("README.md", text)
 }
