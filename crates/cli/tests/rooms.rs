@@ -127,7 +127,6 @@ const ROOMS: &[Room] = &[
         knows: &["gleaner-model", "gleaner-sys", "gleaner-report", "gleaner-command", "gleaner-scenario"],
         outside: None,
     },
-    Room { name: "gleaner-pictures", knows: &["gleaner-report"], outside: None },
     Room {
         name: "gleaner-lab",
         knows: &[
@@ -141,7 +140,6 @@ const ROOMS: &[Room] = &[
             "gleaner-cachesim",
             "gleaner-sim",
             "gleaner-testbed",
-            "gleaner-pictures",
         ],
         outside: None,
     },

@@ -29,8 +29,6 @@ pub enum Command {
     Cache(crate::cache::CacheArgs),
     /// Run scenarios in real virtual machines
     Bed(gleaner_testbed::BedArgs),
-    /// Draw the figures of results as PNG
-    Report(crate::report::ReportArgs),
 }
 
 #[cfg(test)]
@@ -45,7 +43,7 @@ mod tests {
 
     #[test]
     fn every_command_takes_the_options_of_all() {
-        for words in ["sim list", "cache classify --trace x", "bed list", "report x.json --png x.png"] {
+        for words in ["sim list", "cache classify --trace x", "bed list"] {
             let words = format!("gleaner-lab {words} -vv --quiet --color never");
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             let everywhere = &cli.everywhere;

@@ -387,7 +387,6 @@ fn files_without_an_end_are_refused() {
         &["sim", "run", "/dev/zero"][..],
         &["sim", "sweep", "/dev/zero", "-o", "x"],
         &["sim", "run", path, "--probe", "/dev/zero"],
-        &["report", "/dev/zero", "--png", "x.png"],
     ] {
         let said = finish(&mut lab(arguments));
         assert!(

@@ -2,7 +2,7 @@
 //!
 //! `input` makes a document of each result. `page` puts the documents' parts together (`part` has the markup of one),
 //! and begins with whether it helped (`answer`). Figures are plotters' SVG, inline (`draw`); there is no script and no
-//! request. lab/pictures draws the same figures as PNG.
+//! request.
 
 mod answer;
 mod draw;

@@ -1,4 +1,4 @@
-//! Results for tests of the page and of its pictures (lab/pictures).
+//! Results for tests of the page.
 
 use gleaner_report::html::{Page, page, read};
 use serde_json::Value;
@@ -10,8 +10,7 @@ pub const NASTY: &str = "</title></svg><script>alert('x')</script>\"><img src=x 
 
 /// Every example there is: the golden files of the schemas, and results made up for the page.
 pub fn examples() -> Vec<(String, String)> {
-    // Also from lab/pictures.
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/report/tests");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let files = |folder: &str, ending: &str| {
         let mut all: Vec<(String, String)> = fs::read_dir(tests.join(folder))
             .unwrap()
