@@ -18,7 +18,7 @@ complain() { printf 'check-deb: %s\n' "$*" >&2; exit 1; }
 
 in_root --install "$package"
 for file in usr/bin/gleaner etc/gleaner/gleaner.toml usr/lib/systemd/system/gleaner.service usr/share/man/man1/gleaner.1.gz \
-    usr/share/doc/gleaner/gleaner.cdx.json usr/share/doc/gleaner/schemas/gleaner.run.1.json usr/share/doc/gleaner/grafana.json usr/share/doc/gleaner/libvirt-hook; do
+    usr/share/doc/gleaner/gleaner.cdx.json usr/share/doc/gleaner/schemas/gleaner.run.1.json usr/share/doc/gleaner/prometheus.rules.yml; do
     [[ -e $root/$file ]] || complain "/$file is not installed"
 done
 "$root/usr/bin/gleaner" config check "$root/etc/gleaner/gleaner.toml" >/dev/null || complain "its configuration is wrong"

@@ -14,7 +14,8 @@ set -euo pipefail
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #          chromium reads the pages that gleaner report makes; valgrind records memory accesses. bubblewrap
-#          is a container for the daemon, and shellcheck reads the hooks. tmux is the terminal of gleaner top. python3
+#          is a container for the daemon. tmux is the terminal of gleaner top. prometheus brings promtool, which
+#          checks the alert rules. python3
 #          is a program with many threads, and checks pages. xz-utils and zstd unpack kernel modules.
 #   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
 #   bench  what the benchmarks manage.
@@ -25,8 +26,8 @@ set -euo pipefail
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
              autoconf automake autopoint gettext flex bison gawk libtool"
-    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap shellcheck tmux
-            python3 xz-utils zstd"
+    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap tmux
+            prometheus python3 xz-utils zstd"
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
                    gcc zlib1g-dev libssl-dev linux-perf"
@@ -103,6 +104,11 @@ apt update || say "apt-get update reported a problem; trying the lists there are
 apt install -y --no-install-recommends "${missing[@]}" ||
     fail "apt-get could not install all of: ${missing[*]}
 setup: see its messages above; a machine without a network needs these packages beforehand"
+
+# Its service is not wanted at the next boot, either.
+if [[ " ${missing[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
+    "${as_root[@]}" systemctl --quiet disable prometheus.service || say "prometheus.service could not be disabled"
+fi
 
 mapfile -t missing < <(list_missing)
 [[ ${#missing[@]} -eq 0 ]] || fail "apt-get reported success, yet these are still missing: ${missing[*]}"
