@@ -2,7 +2,7 @@
 //!
 //! Where nothing of ours goes on, `properties.rs` says that every change gives everything back at once or within three
 //! windows. A step, its judging and a trial of retention change what is measured themselves, so for those windows less
-//! can be promised; the tables here are that promise, window by window (docs/decisions/0010).
+//! can be promised; the tables here are that promise, window by window (docs/decisions/0006).
 
 mod common;
 
