@@ -11,7 +11,9 @@ fn main() -> ExitCode {
         ["pages", folder] => pages().and_then(|files| write(Path::new(folder), &files)),
         ["share", folder] => for_installing().and_then(|files| write(Path::new(folder), &files)),
         _ => {
-            eprintln!("usage: gleaner-reference pages FOLDER (docs/reference) | share FOLDER (man pages, completions, schemas)");
+            eprintln!(
+                "usage: gleaner-reference pages FOLDER (docs/reference) | share FOLDER (man pages, completions, schemas)"
+            );
             return ExitCode::from(2);
         }
     };
