@@ -5,9 +5,6 @@ mod common;
 
 use common::{comes_true, comes_true_within, finish, gleaner, own_pid};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -107,55 +104,6 @@ fn who_is_no_vm() {
     }
 }
 
-#[test]
-fn monitors_that_do_not_answer() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = |name: &str| folder.path().join(name).display().to_string();
-    let ask = |path: &str| finish(&mut gleaner(["host", "list", "--for", "10ms", "--qmp", path]));
-    ask(&socket("none")).with_status(2).saying("").naming(&["cannot connect", "none", "-qmp unix:"]);
-
-    // Somebody else has it: connected, and silent.
-    let _silent = UnixListener::bind(socket("silent")).unwrap();
-    ask(&socket("silent")).with_status(1).saying("").naming(&["did not answer within 2000 ms", "one client at a time"]);
-
-    let other = UnixListener::bind(socket("other")).unwrap();
-    std::thread::spawn(move || other.accept().unwrap().0.write_all(b"220 mail\n").unwrap());
-    ask(&socket("other")).with_status(2).saying("").naming(&["no QMP monitor", "220 mail"]);
-
-    // A monitor of a QEMU that is not here.
-    let elsewhere = UnixListener::bind(socket("elsewhere")).unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = elsewhere.accept().unwrap();
-        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-        stream.write_all(b"{\"QMP\": {}}\n").unwrap();
-        for answer in ["{\"return\": {}}\n", "{\"return\": [{\"cpu-index\": 0, \"thread-id\": 2147483647}]}\n"] {
-            lines.next();
-            stream.write_all(answer.as_bytes()).unwrap();
-        }
-    });
-    ask(&socket("elsewhere")).with_status(1).saying("").naming(&["in no process"]);
-}
-
-#[test]
-fn a_signal_ends_the_wait_for_a_monitor() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("silent");
-    let silent = UnixListener::bind(&path).unwrap();
-    let path = path.display().to_string();
-    for command in [&["list"][..], &["run"], &["slice", "--all", "--slice", "1ms"]] {
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            let mut looking = gleaner([&["host"], command, &["--qmp", &path]].concat());
-            let looking = looking.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let (_waits, _) = silent.accept().unwrap();
-            common::send(common::pid_of(&looking), signal);
-            let ended = looking.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stderr);
-            // Two seconds later it would have given up by itself, and said so.
-            assert!(ended.status.signal() == Some(signal) && said.is_empty(), "{command:?}: {ended:?}");
-        }
-    }
-}
-
 fn qemu(arguments: &[&str]) -> Command {
     emulated("tcg,thread=multi", arguments)
 }
@@ -165,32 +113,6 @@ fn emulated(accelerator: &str, arguments: &[&str]) -> Command {
     command.args(["-accel", accelerator, "-m", "32", "-nodefaults", "-display", "none", "-S"]).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
-}
-
-#[test]
-fn guest_without_thread_names_is_told_by_its_monitor() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("qmp");
-    let monitor = format!("unix:{},server=on,wait=off", socket.display());
-    // Stopped before its first instruction: its vCPUs' threads are there all the same.
-    let child =
-        qemu(&["-smp", "3", "-name", "nameless", "-qmp", &monitor]).spawn().expect("QEMU, from scripts/setup.sh test");
-    let child = Ended(child);
-    let pid = child.0.id().to_string();
-    assert!(comes_true(|| socket.exists()), "QEMU made no monitor");
-    for arguments in [&["--vm", &pid][..], &["--vm", "nameless", "--qmp", socket.to_str().unwrap()]] {
-        let report = list(arguments);
-        let vm = &report["vms"][0];
-        assert_eq!(
-            (&vm["name"], &vm["vmm"], vm["pid"].to_string()),
-            (&"nameless".into(), &"qemu".into(), pid.clone()),
-            "{vm}"
-        );
-        let indices: Vec<u64> =
-            vm["vcpus"].as_array().unwrap().iter().filter_map(|vcpu| vcpu["index"].as_u64()).collect();
-        assert_eq!(indices, [0, 1, 2], "{vm}");
-        assert_eq!(vm["notes"], Value::Array(vec![]), "{vm}");
-    }
 }
 
 #[test]

@@ -5,11 +5,10 @@ mod common;
 use common::machine::guardian_of;
 use common::vm::Vm;
 use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
-use gleaner_act::{Journal, SliceOutcome, Slices, thread_attr};
+use gleaner_act::{Journal, SliceOutcome, Slices};
 use gleaner_model::Nanos;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
-use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -126,62 +125,6 @@ fn a_slice_that_somebody_else_changes_is_set_back_and_said_once_on_this_machine(
     let named = format!("gleaner: somebody else gave thread {} of VM", vm.tids[0]);
     let told: Vec<&str> = said.lines().filter(|line| line.starts_with("gleaner: somebody else")).collect();
     assert!(told.len() == 1 && told[0].starts_with(&named) && told[0].contains("5.00ms"), "{said}");
-}
-
-/// The threads of a process that have this slice.
-fn threads_with(pid: i32, slice: Nanos) -> usize {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
-    let tids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
-    tids.filter(|tid: &i32| thread_attr(*tid).is_ok_and(|attr| attr.slice == slice)).count()
-}
-
-#[test]
-fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor() {
-    let vm = Vm::start();
-    if !vm.has_slices() {
-        return;
-    }
-    let (before, ours) = (vm.slices(), [Nanos::from_millis(1); 2]);
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("monitor");
-    let socket = socket.to_str().unwrap();
-    // No names of threads, and a monitor that was handed over as a descriptor, as libvirt does: the command line does
-    // not say where it is.
-    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
-    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
-    let mut qemu = std::process::Command::new("qemu-system-x86_64");
-    qemu.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S", "-smp", "3"]);
-    let chardev = format!("socket,id=m,server=on,wait=off,fd={}", listener.as_raw_fd());
-    qemu.args(["-chardev", &chardev, "-mon", "m,mode=control"]);
-    let mut qemu = qemu.stdin(Stdio::null()).spawn().expect("QEMU, from scripts/setup.sh test");
-    let pid = pid_of(&qemu);
-    drop(listener);
-    let made = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() >= 5);
-    assert!(comes_true(made), "QEMU made no vCPUs");
-    let (own, theirs) = (own_pid().to_string(), pid.to_string());
-    let of_both = ["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &own, "--vm", &theirs];
-    let blind = finish(gleaner(of_both).args(["--for", "300ms"]));
-    blind.with_status(2).naming(&[&theirs, "no vCPU threads", "--qmp"]);
-
-    let mut command = gleaner(of_both);
-    command.args(["--qmp", socket]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let agent = command.spawn().unwrap();
-    assert!(comes_true(|| vm.slices() == ours && threads_with(pid, ours[0]) == 3), "{}", threads_with(pid, ours[0]));
-    // The monitor goes; the agent stays, and looks after the other VM.
-    qemu.kill().unwrap();
-    qemu.wait().unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
-    set_by_somebody_else(vm.tids[0], Nanos::from_millis(5));
-    assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
-    send(pid_of(&agent), libc::SIGTERM);
-    let done = agent.wait_with_output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert_eq!(done.status.code(), Some(0), "{said}");
-    assert_eq!(vm.slices(), before);
-    let told = said.lines().filter(|line| line.starts_with("gleaner: ") && line.contains(socket)).count();
-    assert_eq!(told, 1, "once, not at each look: {said}");
-    let late = finish(&mut gleaner(["host", "run", "--for", "300ms", "--qmp", socket]));
-    late.with_status(2).naming(&["cannot connect", socket, "-qmp unix:"]);
 }
 
 /// Another process as a VM whose one vCPU computes on the CPU of [`Vm`]'s, and gets next to nothing there although its

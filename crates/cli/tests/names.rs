@@ -92,7 +92,6 @@ fn control_characters_stay_off_the_terminal() {
         list(&["--vm", name]),
         list(&["--vm", "no\u{1b}[2Jsuch"]),
         list(&["--vm", &other]),
-        list(&["--qmp", "/no/\u{1b}[2J/socket"]),
         finish(&mut gleaner(["host", "run", "--vm", &pid, "--for", "100ms"])),
         finish(&mut gleaner(["host", "slice", "--vm", &pid, "--slice", "1ms", "--for", "100ms"])),
         finish(&mut gleaner(["host", "slice", "--tid", &other, "--slice", "3ms", "--for", "100ms", "--no-enforce"])),

@@ -69,10 +69,9 @@ pub use system_calls::SystemCallCounter;
 pub use target::{Cgroups, LastRoots, Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder};
 pub use vmm::{
-    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,
-    PassedOver, PauseExitCounters, PauseExitRefusal, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadCounters,
-    ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus,
-    rediscover, select, thread_stat, watch,
+    Accelerator, Activity, CgroupPath, PassedOver, PauseExitCounters, PauseExitRefusal, SchedPolicy, SelectError,
+    ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover,
+    entitlements, select, thread_stat, watch,
 };
 pub use waking::WakeCounter;
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

@@ -10,14 +10,12 @@ use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_model::printable;
 use gleaner_observe::{
-    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, SelectError, ThreadCounters,
-    VcpuActivity, VcpuThread, Vm, discover, host_facts, select, watch,
+    Activity, PassedOver, ProcRoot, SchedPolicy, SelectError, ThreadCounters, VcpuActivity, VcpuThread, Vm, discover,
+    host_facts, select, watch,
 };
 use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -28,14 +26,11 @@ use std::time::Duration;
                         Examples:\n\
                         \x20 gleaner host list\n\
                         \x20 gleaner host list --vm web --for 10s\n\
-                        \x20 gleaner host list --qmp /run/old-vm.qmp --json list.json")]
+                        \x20 gleaner host list --json list.json")]
 pub struct ListArgs {
     /// Only this VM, by its name or pid; on a Xen host by its name or number (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = vm_word())]
     pub vm: Vec<String>,
-    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
-    #[arg(long, value_name = "SOCKET")]
-    pub qmp: Vec<PathBuf>,
     /// How long to watch
     #[arg(long = "for", value_name = "DURATION", default_value = "1s", value_parser = watched_for)]
     pub length: Duration,
@@ -56,11 +51,7 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let root = ProcRoot::default();
-    let options = looking(&args.qmp, &interrupted);
-    let vms = match chosen(&root, &args.vm, &options) {
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
-        chosen => chosen?,
-    };
+    let vms = chosen(&root, &args.vm, &PassedOver::default())?;
     let activity = watch(&root, &vms, args.length, &interrupted);
     let report = report(&root, &vms, &activity, &args.vm);
     if vms.is_empty() && interrupted.load(Ordering::Relaxed) {
@@ -118,25 +109,9 @@ impl Wanted {
     }
 }
 
-/// Asks these monitors, until a signal comes. To be kept by whoever looks again.
-pub fn looking(qmp: &[PathBuf], interrupted: &Arc<AtomicBool>) -> DiscoverOptions {
-    let interrupted = Some(Arc::clone(interrupted));
-    DiscoverOptions { qmp: qmp.to_vec(), interrupted, ..DiscoverOptions::default() }
-}
-
 /// The VMs that a command line means; all of them where it names none.
-pub fn chosen(root: &ProcRoot, wanted: &[String], options: &DiscoverOptions) -> Result<Vec<Vm>, Failure> {
-    let all = discover(root, options).map_err(|error| match &error {
-        // A socket that is not there is bad input; one that does not answer is work that failed.
-        DiscoverError::Qmp(QmpError::Connect { source, .. })
-            if source.kind() != std::io::ErrorKind::PermissionDenied =>
-        {
-            Failure::input(format!("{error}; name the socket of a running QEMU (-qmp unix:PATH,server=on,wait=off)"))
-        }
-        DiscoverError::Qmp(QmpError::Protocol { .. }) => Failure::input(&error),
-        DiscoverError::Qmp(QmpError::Connect { .. }) => Failure::work(format!("{error}; run this as root")),
-        _ => Failure::work(&error),
-    })?;
+pub fn chosen(root: &ProcRoot, wanted: &[String], passed_over: &PassedOver) -> Result<Vec<Vm>, Failure> {
+    let all = discover(root, passed_over).map_err(Failure::work)?;
     let mut vms: Vec<Vm> = Vec::new();
     for word in wanted {
         let vm = select(root, &all, word).map_err(Failure::input)?;
@@ -152,10 +127,7 @@ pub fn refuse_unknown_vcpus(vm: &Vm) -> Result<(), Failure> {
     if !vm.vcpus.is_empty() {
         return Ok(());
     }
-    Err(Failure::input(format!(
-        "{}; name its monitor with --qmp, or its threads to `gleaner host slice --tid`",
-        no_vcpus(vm)
-    )))
+    Err(Failure::input(format!("{}; or name its threads to `gleaner host slice --tid`", no_vcpus(vm))))
 }
 
 /// That, and why, the threads of a VM's vCPUs are not to be found.

@@ -9,7 +9,7 @@ use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_model::Nanos;
 use gleaner_observe::{
-    DiscoverOptions, ExitCost, Fact, HostExitError, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm,
+    ExitCost, Fact, HostExitError, HostFacts, Hypervisor, KernelVersion, PassedOver, ProcRoot, SwitchCost, Vm,
     discover, exit_cost, exit_cost_from_host, host_facts, hypervisor, online_cpus, slice_issues, switch_and_refill,
 };
 use gleaner_report::{
@@ -55,7 +55,7 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
     let fifo = fifo(&gleaner_act::try_fifo());
     let own_slices = own_slices();
     let switch = switch_and_refill(interrupted);
-    let vms = discover(root, &DiscoverOptions::default()).map_err(Failure::work)?;
+    let vms = discover(root, &PassedOver::default()).map_err(Failure::work)?;
     let issues = KernelVersion::parse(&facts.kernel).map(slice_issues).unwrap_or_default();
     // Act's own reading, so that the verdict is what `host slice` does.
     let throttling = RtThrottling::read(&root.proc);

@@ -208,7 +208,7 @@ fn sample(watched: &mut [Watched], activity: &mut Activity, buffer: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vmm::{DiscoverOptions, discover};
+    use crate::vmm::{PassedOver, discover};
     use gleaner_model::{CpuSet, VcpuId};
     use rustix::thread::{CpuSet as RawSet, sched_getaffinity, sched_setaffinity};
     use std::sync::Arc;
@@ -295,7 +295,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(30));
         let root = ProcRoot::default();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let vms = discover(&root, &DiscoverOptions::default()).unwrap();
+        let vms = discover(&root, &PassedOver::default()).unwrap();
         let vm = vms.into_iter().find(|vm| vm.pid == pid).expect("its threads have vCPUs' names");
         let seen = watch(&root, std::slice::from_ref(&vm), Duration::from_millis(400), &AtomicBool::new(false));
         end.store(true, Ordering::Relaxed);

@@ -45,45 +45,6 @@ fn parse(text: &[u8]) -> Option<CgroupPath> {
     path(1, Some("cpu")).or_else(|| path(2, None))
 }
 
-/// The machine's name in a libvirt cgroup's path: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0` or,
-/// without systemd, `/machine/qemu-1-web.libvirt-qemu`.
-pub(super) fn libvirt_name(path: &OsStr) -> Option<Vec<u8>> {
-    path.as_bytes().split(|byte| *byte == b'/').find_map(|part| {
-        let whole = match part.strip_prefix(b"machine-").and_then(|rest| rest.strip_suffix(b".scope")) {
-            Some(escaped) => unescape(escaped),
-            None => part.strip_suffix(b".libvirt-qemu")?.to_vec(),
-        };
-        // DRIVER-ID-NAME
-        let mut parts = whole.splitn(3, |byte| *byte == b'-');
-        let (_driver, id, name) = (parts.next()?, parts.next()?, parts.next()?);
-        (!id.is_empty() && id.iter().all(u8::is_ascii_digit) && !name.is_empty()).then(|| name.to_vec())
-    })
-}
-
-/// The jailer's cgroup ends in the VM's id: `/firecracker/ID`.
-pub(super) fn jailer_name(path: &OsStr) -> Option<Vec<u8>> {
-    let path = path.as_bytes();
-    let (parent, id) = path.split_at(path.iter().rposition(|byte| *byte == b'/')?);
-    (parent.ends_with(b"/firecracker") && id.len() > 1).then(|| id[1..].to_vec())
-}
-
-/// systemd writes what a unit's name may not hold as `\xNN`.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let [first, more @ ..] = rest {
-        let hex = rest.strip_prefix(br"\x").and_then(|rest| std::str::from_utf8(rest.get(..2)?).ok());
-        if let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            bytes.push(byte);
-            rest = &rest[4..];
-        } else {
-            bytes.push(*first);
-            rest = more;
-        }
-    }
-    bytes
-}
-
 /// `/a`, `/a/b`, ... of `/a/b/...`; not the root, which has no weight.
 pub(super) fn prefixes(path: &OsStr) -> impl Iterator<Item = OsString> {
     let bytes = path.as_bytes();
@@ -106,26 +67,6 @@ mod tests {
         for (path, depth) in [("/", 0), ("/a", 1), ("/a/b/c", 3)] {
             assert_eq!(CgroupPath { version: 2, path: path.into() }.depth(), depth);
         }
-    }
-
-    #[test]
-    fn libvirts_names_are_undone() {
-        for (path, name) in [
-            (r"/machine.slice/machine-qemu\x2d1\x2dname.scope", Some("name")),
-            (r"/machine.slice/machine-qemu\x2d12\x2dweb\x2dfront.scope/libvirt/vcpu3", Some("web-front")),
-            ("/machine/qemu-3-db.libvirt-qemu/vcpu0", Some("db")),
-            (r"/machine.slice/machine-x\xzz.scope", None),
-            ("/system.slice/docker-abc.scope", None),
-            ("/", None),
-        ] {
-            assert_eq!(libvirt_name(OsStr::new(path)).as_deref(), name.map(str::as_bytes), "{path}");
-        }
-        assert_eq!(jailer_name(OsStr::new("/firecracker/vm-1")).as_deref(), Some(&b"vm-1"[..]));
-        assert_eq!(jailer_name(OsStr::new("/firecracker")), None);
-        assert_eq!(
-            libvirt_name(OsStr::new(r"/machine.slice/machine-qemu\x2d1\x2d\xff\x0a.scope")).as_deref(),
-            Some(&b"\xff\n"[..])
-        );
     }
 
     #[test]

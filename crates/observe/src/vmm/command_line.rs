@@ -43,6 +43,13 @@ impl Arguments {
         })
     }
 
+    /// The last value of a property of an option of which all are one (`-name`, `-machine`); a first part without a name
+    /// has that of `implied`.
+    pub fn property(&self, option: &str, implied: &str, property: &str) -> Option<Vec<u8>> {
+        let given: Vec<&[u8]> = self.values(option).collect();
+        given.iter().rev().find_map(|value| Properties::parse(value, implied).get(property).map(<[u8]>::to_vec))
+    }
+
     /// The first value of the first of these options that is there.
     pub fn value(&self, names: &[&str]) -> Option<&[u8]> {
         names.iter().find_map(|name| self.values(name).next())
@@ -53,13 +60,12 @@ fn dashless(argument: &[u8]) -> Option<&[u8]> {
     argument.strip_prefix(b"--").or_else(|| argument.strip_prefix(b"-"))
 }
 
-/// Properties of one of QEMU's options, or of a section of its configuration file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Properties(Vec<(Vec<u8>, Vec<u8>)>);
+/// Properties of one of QEMU's options.
+struct Properties(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Properties {
     /// From an option's value; a first part without a name has that of `implied`.
-    pub fn parse(value: &[u8], implied: &str) -> Self {
+    fn parse(value: &[u8], implied: &str) -> Self {
         let mut found = Vec::new();
         let mut rest = value;
         while !rest.is_empty() {
@@ -86,13 +92,8 @@ impl Properties {
     }
 
     /// The last value of this name, which is the one that counts.
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
+    fn get(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().rev().find(|(key, _)| key == name.as_bytes()).map(|(_, value)| value.as_slice())
-    }
-
-    /// Whether it is on.
-    pub fn is_on(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| matches!(value, b"on" | b"yes" | b"true" | b"y"))
     }
 }
 
@@ -114,60 +115,6 @@ fn up_to_comma(text: &[u8]) -> (Vec<u8>, &[u8]) {
             [] => return (value, rest),
         }
     }
-}
-
-/// QEMU's options as far as they matter here: the command line, and the files that `-readconfig` names.
-#[derive(Clone, Debug)]
-pub(super) struct QemuOptions<'a> {
-    arguments: &'a Arguments,
-    /// Group and properties, with the section's id as `id`.
-    sections: Vec<(Vec<u8>, Properties)>,
-}
-
-impl<'a> QemuOptions<'a> {
-    pub fn new(arguments: &'a Arguments) -> Self {
-        Self { arguments, sections: Vec::new() }
-    }
-
-    /// Adds a configuration file: sections `[group "id"]` of lines `name = "value"`.
-    pub fn read_config(&mut self, text: &[u8]) {
-        for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
-            if let Some(head) = line.strip_prefix(b"[").and_then(|line| line.strip_suffix(b"]")) {
-                let (group, id) = match head.iter().position(|byte| *byte == b' ') {
-                    Some(at) => (&head[..at], unquoted(head[at..].trim_ascii())),
-                    None => (head, None),
-                };
-                let id = id.map(|id| (b"id".to_vec(), id.to_vec()));
-                self.sections.push((group.to_vec(), Properties(id.into_iter().collect())));
-            } else if let Some(at) = line.iter().position(|byte| *byte == b'=')
-                && let Some(value) = unquoted(line[at + 1..].trim_ascii())
-                && let Some((_, properties)) = self.sections.last_mut()
-                && !line.starts_with(b"#")
-            {
-                properties.0.push((line[..at].trim_ascii().to_vec(), value.to_vec()));
-            }
-        }
-    }
-
-    /// Every one of an option, wherever it stands.
-    pub fn all(&self, option: &str, implied: &str) -> Vec<Properties> {
-        let given = self.arguments.values(option).map(|value| Properties::parse(value, implied));
-        let sections = self.sections.iter().filter(|(group, _)| group == option.as_bytes());
-        given.chain(sections.map(|(_, properties)| properties.clone())).collect()
-    }
-
-    /// The last value of a property of an option of which all are one (`-name`, `-machine`).
-    pub fn merged(&self, option: &str, implied: &str, property: &str) -> Option<Vec<u8>> {
-        self.all(option, implied).iter().rev().find_map(|properties| properties.get(property).map(<[u8]>::to_vec))
-    }
-
-    pub fn arguments(&self) -> &'a Arguments {
-        self.arguments
-    }
-}
-
-fn unquoted(text: &[u8]) -> Option<&[u8]> {
-    text.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 #[cfg(test)]
@@ -202,29 +149,5 @@ mod tests {
             let found = Properties::parse(value.as_bytes(), "guest");
             assert_eq!(found.get(property), expected.map(str::as_bytes), "{value} {property}");
         }
-        for (value, on) in [
-            ("a,server=on", true),
-            ("a,server=yes", true),
-            ("a,server", true),
-            ("a,server=off", false),
-            ("a,noserver", false),
-            ("a", false),
-        ] {
-            assert_eq!(Properties::parse(value.as_bytes(), "path").is_on("server"), on, "{value}");
-        }
-    }
-
-    #[test]
-    fn configuration_files_are_options_too() {
-        let arguments = Arguments::from_cmdline(b"qemu\0-readconfig\0x\0-mon\0m,mode=control\0");
-        let mut options = QemuOptions::new(&arguments);
-        options.read_config(b"# a comment\n[chardev \"m\"]\n  backend = \"socket\"\n  path = \"/run/a,b.sock\"\n# x = \"y\"\n\n[name]\n  guest = \"web\"\nrubbish\n[machine]\n  accel = \"kvm\"\n");
-        let devices = options.all("chardev", "backend");
-        assert_eq!(devices.len(), 1);
-        assert_eq!((devices[0].get("id"), devices[0].get("path")), (Some(&b"m"[..]), Some(&b"/run/a,b.sock"[..])));
-        assert_eq!(options.merged("name", "guest", "guest").as_deref(), Some(&b"web"[..]));
-        assert_eq!(options.merged("name", "guest", "process"), None);
-        assert_eq!(options.all("mon", "chardev")[0].get("mode"), Some(&b"control"[..]));
-        options.read_config(b"x = \"before any section\"\n[\n]\n[]\n\xff = \"\xfe\"\n");
     }
 }

@@ -1,6 +1,6 @@
 //! What runs a VM and what the VM is called, by program names and command lines.
 
-use super::command_line::{Arguments, QemuOptions};
+use super::command_line::Arguments;
 use super::vm::{Accelerator, Vmm};
 
 /// Bytes of a process's name: the kernel cuts it there, also within a letter.
@@ -77,111 +77,32 @@ fn vmm_of_cut_name(comm: &[u8]) -> Option<Vmm> {
     (is_cut && (begins || comm == b"qemu-virtiofs-s")).then_some(Vmm::Qemu)
 }
 
-/// The name that the command line gives, or the machine's own id; bytes.
-pub(super) fn name_in_args(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
-    given_name(vmm, options).filter(|name| !name.is_empty()).or_else(|| uuid(vmm, options))
-}
-
-fn given_name(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
-    let arguments = options.arguments();
+/// The name that the command line gives; bytes.
+pub(super) fn given_name(vmm: Vmm, arguments: &Arguments) -> Option<Vec<u8>> {
     let value = |names: &[&str]| arguments.value(names).map(<[u8]>::to_vec);
-    match vmm {
-        Vmm::Qemu | Vmm::StratoVirt => options.merged("name", "guest", "guest"),
-        Vmm::Firecracker => value(&["id"])
-            .filter(|id| id != b"anonymous-instance")
-            .or_else(|| name_of_socket(arguments.value(&["api-sock"])?)),
-        Vmm::CloudHypervisor => name_of_socket(path_in(arguments.value(&["api-socket"])?)?),
-        Vmm::Crosvm => value(&["name"]).or_else(|| name_of_socket(arguments.value(&["s", "socket"])?)),
+    let name = match vmm {
+        Vmm::Qemu | Vmm::StratoVirt => arguments.property("name", "guest", "guest"),
+        // Dragonball runs in Kata's shim, which is told the sandbox.
+        Vmm::Firecracker | Vmm::Dragonball => value(&["id"]),
+        Vmm::Crosvm => value(&["name"]),
         Vmm::Kvmtool => value(&["name", "n"]),
-        // It runs in Kata's shim, which is told the sandbox.
-        Vmm::Dragonball => value(&["id"]),
-        Vmm::Kvm => None,
-    }
-}
-
-fn uuid(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
-    let found = match vmm {
-        Vmm::Qemu | Vmm::StratoVirt => {
-            options.arguments().values("uuid").last().map(<[u8]>::to_vec).or_else(|| {
-                options.all("smbios", "").iter().rev().find_map(|table| table.get("uuid").map(<[u8]>::to_vec))
-            })
-        }
-        Vmm::CloudHypervisor => options.merged("platform", "", "uuid"),
-        _ => None,
+        Vmm::CloudHypervisor | Vmm::Kvm => None,
     };
-    found.filter(|uuid| !uuid.is_empty())
-}
-
-/// `path=/run/x.sock` or `/run/x.sock`; nothing of a descriptor (`fd=3`).
-fn path_in(value: &[u8]) -> Option<&[u8]> {
-    let path = value.strip_prefix(b"path=").unwrap_or(value);
-    let path = path.split(|byte| *byte == b',').next().unwrap_or_default();
-    (!path.starts_with(b"fd=")).then_some(path)
-}
-
-/// A socket's file is often called after its VM. Where every VM's has the same name (Kata's
-/// `/run/vc/vm/ID/clh-api.sock`), the folder is.
-fn name_of_socket(path: &[u8]) -> Option<Vec<u8>> {
-    const EVERYBODYS: [&[u8]; 28] = [
-        b"api",
-        b"clh",
-        b"clh-api",
-        b"ch",
-        b"ch-api",
-        b"cloud-hypervisor",
-        b"fc",
-        b"firecracker",
-        b"crosvm",
-        b"api-socket",
-        b"socket",
-        b"sock",
-        b"control",
-        b"hypervisor",
-        b"vmm",
-        b"vm",
-        b"vms",
-        b"run",
-        b"root",
-        b"tmp",
-        b"var",
-        b"dev",
-        b"shm",
-        b"vc",
-        b"lib",
-        b"opt",
-        b"srv",
-        b"user",
-    ];
-    let mut parts = path.rsplit(|byte| *byte == b'/');
-    let file = parts.next()?;
-    let stem = match file.iter().rposition(|byte| *byte == b'.') {
-        Some(at) if at > 0 => &file[..at],
-        _ => file,
-    };
-    // libvirt's NAME-socket.
-    let stem = stem.strip_suffix(b"-socket").unwrap_or(stem);
-    let tells = |part: &&[u8]| !part.is_empty() && !EVERYBODYS.contains(part) && !matches!(*part, b"." | b"..");
-    std::iter::once(stem).chain(parts).find(tells).map(<[u8]>::to_vec)
+    name.filter(|name| !name.is_empty())
 }
 
 /// What QEMU's options ask to run the guest with, where they say so.
-pub(super) fn qemu_accelerator(options: &QemuOptions<'_>) -> Option<Accelerator> {
-    if options.arguments().has("enable-kvm") {
+pub(super) fn qemu_accelerator(arguments: &Arguments) -> Option<Accelerator> {
+    if arguments.has("enable-kvm") {
         return Some(Accelerator::Kvm);
     }
-    let accel = options.all("accel", "accel").first().and_then(|accel| accel.get("accel").map(<[u8]>::to_vec));
-    let in_machine = ["machine", "M"].into_iter().find_map(|option| options.merged(option, "type", "accel"));
+    let asked = [("accel", "accel"), ("machine", "type"), ("M", "type")];
     // More than one may be named (kvm:tcg): which it became is not to be seen here.
-    match accel.or(in_machine)?.as_slice() {
+    match asked.into_iter().find_map(|(option, implied)| arguments.property(option, implied, "accel"))?.as_slice() {
         b"kvm" => Some(Accelerator::Kvm),
         b"tcg" => Some(Accelerator::Tcg),
         _ => None,
     }
-}
-
-/// Files with options that the command line names.
-pub(super) fn config_files(arguments: &Arguments) -> Vec<&[u8]> {
-    arguments.values("readconfig").collect()
 }
 
 #[cfg(test)]
@@ -204,32 +125,18 @@ mod tests {
             (Vmm::Qemu, "qemu -name guest=a=b", Some("a=b")),
             (Vmm::Qemu, "qemu -m 1", None),
             (Vmm::Qemu, "qemu -name", None),
-            (Vmm::Qemu, "qemu -name debug-threads=on -uuid 1b4e28ba-2fa1", Some("1b4e28ba-2fa1")),
-            (Vmm::Qemu, "qemu -smbios type=1,uuid=1b4e28ba", Some("1b4e28ba")),
+            (Vmm::Qemu, "qemu -name debug-threads=on -uuid 1b4e28ba-2fa1", None),
             (Vmm::Qemu, "kvm -id 100 -name vm100,debug-threads=on -uuid x", Some("vm100")),
             (Vmm::StratoVirt, "stratovirt -name sandbox-1", Some("sandbox-1")),
             (Vmm::Firecracker, "firecracker --id vm-7 --api-sock x", Some("vm-7")),
             (Vmm::Firecracker, "firecracker --id=vm-8", Some("vm-8")),
-            (Vmm::Firecracker, "firecracker --api-sock /var/lib/vms/web/firecracker.sock", Some("web")),
-            (Vmm::Firecracker, "firecracker --id anonymous-instance --api-sock /run/firecracker.socket", None),
-            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket path=/run/db.sock", Some("db")),
-            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket=/run/libvirt/ch/web-socket", Some("web")),
-            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket /run/vc/vm/0a1b/clh-api.sock", Some("0a1b")),
-            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket /tmp/ch.sock", None),
-            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket fd=7", None),
-            (
-                Vmm::CloudHypervisor,
-                "cloud-hypervisor --api-socket fd=7 --platform num_pci_segments=1,uuid=1b4e",
-                Some("1b4e"),
-            ),
-            (Vmm::Crosvm, "crosvm run --socket /run/x.sock", Some("x")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket path=/run/db.sock", None),
             (Vmm::Crosvm, "crosvm run --name y -s /run/x.sock", Some("y")),
             (Vmm::Kvmtool, "lkvm run --name tiny", Some("tiny")),
             (Vmm::Dragonball, "/opt/kata/bin/containerd-shim-kata-v2 -namespace k8s.io -id 0a1b", Some("0a1b")),
         ] {
-            let found = args(line);
             let name = name.map(|name| name.as_bytes().to_vec());
-            assert_eq!(name_in_args(vmm, &QemuOptions::new(&found)), name, "{line}");
+            assert_eq!(given_name(vmm, &args(line)), name, "{line}");
         }
     }
 
@@ -243,7 +150,7 @@ mod tests {
             ("qemu -M pc,accel=kvm:tcg", None),
             ("qemu -m 1", None),
         ] {
-            assert_eq!(qemu_accelerator(&QemuOptions::new(&args(line))), accelerator, "{line}");
+            assert_eq!(qemu_accelerator(&args(line)), accelerator, "{line}");
         }
     }
 

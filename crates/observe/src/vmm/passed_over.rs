@@ -2,7 +2,7 @@
 //! second.
 //!
 //! A process that was no VM is passed over for a second at first, and twice as long each time, up to half a minute:
-//! most become a VM soon after they start, or never. Whom a monitor or KVM's debugfs names is not passed over. A
+//! most become a VM soon after they start, or never. Whom KVM's debugfs names is not passed over. A
 //! process id that is given to another process meanwhile is found when the rest is over.
 
 use std::collections::BTreeMap;

@@ -1,11 +1,10 @@
 //! Fixture trees of every VMM.
 
-mod monitors;
-
 use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 /// A `/proc` and a `/sys` to be filled.
 struct Tree {
@@ -64,7 +63,7 @@ impl Tree {
     }
 
     fn discover(&self) -> Vec<Vm> {
-        discover(&self.root, &DiscoverOptions::default()).unwrap()
+        discover(&self.root, &PassedOver::default()).unwrap()
     }
 
     /// The one VM, which must be there.
@@ -94,22 +93,15 @@ fn every_vmm_by_its_threads_names() {
             Kvm,
         ),
         (&["qemu-system-x86_64", "-name", "a,debug-threads=on"], "/", ["CPU 0/TCG", "CPU 1/TCG"], Vmm::Qemu, "a", Tcg),
-        (
-            &["/usr/bin/qemu-system-x86_64"],
-            r"/machine.slice/machine-qemu\x2d1\x2dname.scope/libvirt/emulator",
-            ["CPU 0/KVM", "CPU 1/KVM"],
-            Vmm::Qemu,
-            "name",
-            Kvm,
-        ),
+        (&["/usr/bin/qemu-system-x86_64"], "/", ["CPU 0/KVM", "CPU 1/KVM"], Vmm::Qemu, "qemu-50", Kvm),
         (&["./firecracker", "--id", "vm-7"], "/", ["fc_vcpu 0", "fc_vcpu 1"], Vmm::Firecracker, "vm-7", Kvm),
-        (&["/firecracker"], "/firecracker/jailed", ["fc_vcpu 0", "fc_vcpu 1"], Vmm::Firecracker, "jailed", Kvm),
+        (&["/firecracker"], "/firecracker/x", ["fc_vcpu 0", "fc_vcpu 1"], Vmm::Firecracker, "firecracker-50", Kvm),
         (
             &["cloud-hypervisor", "--api-socket", "/run/db.sock"],
             "/",
             ["vcpu0", "vcpu1"],
             Vmm::CloudHypervisor,
-            "db",
+            "cloud-hypervisor-50",
             Kvm,
         ),
         (&["crosvm", "run"], "/", ["crosvm_vcpu0", "crosvm_vcpu1"], Vmm::Crosvm, "crosvm-50", Kvm),
@@ -171,20 +163,21 @@ fn a_qemu_without_thread_names_says_what_would_help() {
     tree.process(80, &["qemu-system-x86_64", "-name", "old"], "/", &[(81, "qemu-system-x86")]);
     let vm = tree.only();
     assert_eq!((vm.vmm, vm.name.as_str(), vm.vcpus.len()), (Vmm::Qemu, "old", 0));
-    assert!(vm.notes[0].contains("debug-threads=on") && vm.notes[0].contains("--qmp"), "{:?}", vm.notes);
+    assert!(vm.notes[0].contains("-name NAME,debug-threads=on") && vm.notes[0].contains("debugfs"), "{:?}", vm.notes);
 }
 
 #[test]
-fn a_monitor_that_is_gone_is_an_error_at_first_and_a_word_beside_the_vms_later() {
+fn vcpus_that_qemu_emulates_in_one_thread_are_called_that() {
     let tree = Tree::new();
-    tree.process(80, &["qemu-system-x86_64", "-name", "web"], "/", &[(81, "CPU 0/KVM")]);
-    let qmp = ["gone", "gone too"].map(|name| tree.folder.path().join(name));
-    let options = DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() };
-    assert!(matches!(discover(&tree.root, &options), Err(DiscoverError::Qmp(QmpError::Connect { .. }))));
-    let (vms, silent) = rediscover(&tree.root, &options).unwrap();
-    assert_eq!(vms.iter().map(threads).collect::<Vec<_>>(), [[(0, 81)]]);
-    let asked = qmp.map(MonitorAddress::Path);
-    assert_eq!(silent.iter().map(QmpError::socket).collect::<Vec<_>>(), asked.iter().collect::<Vec<_>>());
+    let all = (82, "ALL CPUs/TCG");
+    tree.process(80, &["qemu-system-aarch64", "-accel", "tcg,thread=single"], "/", &[(81, "call_rcu"), all]);
+    let vm = tree.only();
+    assert_eq!((threads(&vm), vm.vmm, vm.accelerator), (vec![(0, 82)], Vmm::Qemu, Some(Accelerator::Tcg)));
+    assert!(vm.notes.len() == 1 && vm.notes[0].contains("in one thread"), "{vm:?}");
+    // Under a name that nobody knows.
+    fs::remove_dir_all(tree.folder.path().join("proc/80")).unwrap();
+    tree.process(80, &["emulator"], "/", &[all]);
+    assert_eq!((threads(&tree.only()), tree.only().vmm), (vec![(0, 82)], Vmm::Qemu));
 }
 
 #[test]
@@ -228,7 +221,7 @@ fn who_is_meant() {
 
 #[test]
 fn the_running_machine_can_be_looked_at() {
-    let vms = discover(&ProcRoot::default(), &DiscoverOptions::default()).unwrap();
+    let vms = discover(&ProcRoot::default(), &PassedOver::default()).unwrap();
     assert!(vms.iter().all(|vm| vm.pid > 0 && vm.start_time_ticks > 0), "{vms:?}");
 }
 
@@ -237,11 +230,11 @@ fn a_process_that_was_no_vm_is_passed_over_for_a_while_unless_kvm_names_it() {
     let tree = Tree::new();
     tree.process(7, &["/opt/runner"], "/", &[]);
     tree.process(8, &["/opt/runner"], "/", &[]);
-    let options = DiscoverOptions::default();
+    let passed_over = PassedOver::default();
     let begun = Instant::now();
     let found = |after_ms: u64| -> Vec<i32> {
         let now = begun + Duration::from_millis(after_ms);
-        let vms = vms_at(&tree.root, &options, &BTreeMap::new(), now).unwrap();
+        let vms = vms_at(&tree.root, &passed_over, now).unwrap();
         vms.iter().map(|vm| vm.pid).collect()
     };
     assert!(found(0).is_empty());
@@ -252,7 +245,7 @@ fn a_process_that_was_no_vm_is_passed_over_for_a_while_unless_kvm_names_it() {
     assert_eq!(found(900), [8]);
     assert_eq!(found(1_000), [7, 8]);
     assert_eq!(found(1_001), [7, 8]);
-    // Other options know nothing of it.
+    // Another observer knows nothing of it.
     assert_eq!(tree.discover().len(), 2);
 }
 
@@ -292,29 +285,6 @@ fn names_tell_vms_apart_whatever_they_are_called() {
 }
 
 #[test]
-fn sandboxes_whose_sockets_have_one_name_are_told_apart() {
-    let tree = Tree::new();
-    for (pid, id) in [(50, "0a1b"), (60, "2c3d")] {
-        let socket = format!("/run/vc/vm/{id}/clh-api.sock");
-        tree.process(pid, &["/opt/kata/bin/cloud-hypervisor", "--api-socket", &socket], "/", &[(pid + 1, "vcpu0")]);
-    }
-    for pid in [70, 80] {
-        tree.process(pid, &["cloud-hypervisor", "--api-socket", "fd=3"], "/", &[(pid + 1, "vcpu0")]);
-    }
-    tree.process(90, &["containerd-shim-kata-v2", "-id", "4e5f"], "/", &[(91, "db_vcpu0")]);
-    let found: Vec<_> = tree.discover().into_iter().map(|vm| (vm.name, vm.vmm)).collect();
-    let ch = Vmm::CloudHypervisor;
-    let expected = [
-        ("0a1b", ch),
-        ("2c3d", ch),
-        ("cloud-hypervisor-70", ch),
-        ("cloud-hypervisor-80", ch),
-        ("4e5f", Vmm::Dragonball),
-    ];
-    assert_eq!(found, expected.map(|(name, vmm)| (name.to_owned(), vmm)));
-}
-
-#[test]
 fn names_are_bytes_and_are_shown_without_control_characters() {
     let tree = Tree::new();
     // Cut within a letter: nobody's name is UTF-8, and the VM is there with both its vCPUs.
@@ -337,7 +307,7 @@ fn names_are_bytes_and_are_shown_without_control_characters() {
     }
     let said = select(&tree.root, &vms, "\u{1b}c").unwrap_err().to_string();
     assert!(!said.contains(char::is_control), "{said:?}");
-    // A thread's name, where a monitor or KVM says that it is a vCPU.
+    // A thread's name, where KVM says that it is a vCPU.
     tree.thread(50, 51, b"a\x07b\xff", "/", 0);
     tree.thread(50, 52, b"c", "/", 0);
     tree.file("sys/kernel/debug/kvm/50-4/vcpu0/pid", "51\n");

@@ -6,7 +6,6 @@ use super::options::Options;
 use super::record::Record;
 use super::turns::Turns;
 use super::watch::{Sample, Watch};
-use crate::host::list::looking;
 use crate::host::shared::{Interrupted, interrupted_before, kernel_notes};
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{say, shown, tell};
@@ -28,7 +27,7 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunRe
     let mut record = Record::default();
     record.warnings.clone_from(&options.warnings);
     record.warnings.extend(kernel_notes());
-    let mut watch = Watch::begin(ProcRoot::default(), &options.vms, looking(&options.qmp, interrupted))?;
+    let mut watch = Watch::begin(ProcRoot::default(), &options.vms)?;
     if let Some(why) = watch.refusal() {
         let why: String = why.chars().take(300).collect();
         record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));

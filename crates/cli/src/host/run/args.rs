@@ -18,8 +18,7 @@ use std::time::Duration;
                         \x20 gleaner host run\n\
                         \x20 gleaner host run --slice 1ms --for 1m --json run.json\n\
                         \x20 gleaner host run --vm web --vm db\n\
-                        \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json\n\
-                        \x20 gleaner host run --qmp /run/old-vm.qmp"
+                        \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json"
 )]
 pub struct RunArgs {
     #[command(flatten)]
@@ -27,9 +26,6 @@ pub struct RunArgs {
     /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
-    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
-    #[arg(long, value_name = "SOCKET")]
-    pub qmp: Vec<PathBuf>,
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,

@@ -24,7 +24,6 @@ use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_settings::HostSlice;
 use options::Options;
-use std::sync::atomic::Ordering;
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     if args.xen.apply() {
@@ -33,11 +32,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let options = Options::from_args(args)?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let report = match agent::run(&options, &interrupted) {
-        // Before there was anything to do or to tell.
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
-        report => report?,
-    };
+    let report = agent::run(&options, &interrupted)?;
     output.json(&report)?;
     if !args.status {
         output.text(&report);
@@ -64,11 +59,6 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
                 "{option} means nothing on a Xen host, which enforces slices itself; leave it out"
             )));
         }
-    }
-    if !args.qmp.is_empty() {
-        return Err(Failure::input(
-            "--qmp means nothing on a Xen host, where Xen itself knows its vCPUs; leave it out",
-        ));
     }
     let slice = Some(slice);
     xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })

@@ -8,7 +8,7 @@ use gleaner_command::params::read_params;
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_settings::HostSlice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What `host run` is to do.
@@ -20,8 +20,6 @@ pub struct Options {
     /// Where the price is from, in words.
     pub price_from: &'static str,
     pub vms: Vec<String>,
-    /// QEMU monitors to ask.
-    pub qmp: Vec<PathBuf>,
     pub length: Option<Duration>,
     pub interval: Duration,
     pub enforce: bool,
@@ -78,7 +76,6 @@ impl Options {
             price_from: if switch.is_some() { "switch measured, refill as configured" } else { "as configured" },
             params,
             vms: args.vm.clone(),
-            qmp: args.qmp.clone(),
             length: args.length,
             interval,
             enforce,

@@ -6,9 +6,8 @@ use gleaner_act::thread_attr;
 use gleaner_command::failure::Failure;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
-    Competition, DiscoverOptions, IntervalDistribution, MonitorAddress, PauseExitCounters, PauseExitRefusal, ProcRoot,
-    QmpError, RunIntervals, RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, entitlements,
-    rediscover,
+    Competition, IntervalDistribution, PassedOver, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals,
+    RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,8 +22,7 @@ const LOOK: Duration = Duration::from_millis(900);
 /// Watches the VMs that were asked for.
 pub struct Watch {
     root: ProcRoot,
-    /// Kept, and with them what monitors said and which processes are no VMs.
-    options: DiscoverOptions,
+    passed_over: PassedOver,
     wanted: Wanted,
     intervals: RunIntervals,
     vms: Vec<Vm>,
@@ -34,8 +32,6 @@ pub struct Watch {
     switches: BTreeMap<i32, (u64, u64)>,
     /// Of VMs with siblings that can be spun for; where they were asked for and can be had.
     pause_exits: Option<PauseExitCounters>,
-    /// What monitors said at the last look that did not answer.
-    silent: Vec<QmpError>,
     told: Told,
 }
 
@@ -48,8 +44,6 @@ struct Told {
     left_out: bool,
     /// VMs whose vCPUs are not to be found, that are there still.
     unknown: BTreeSet<i32>,
-    /// Monitors that do not answer, and have not since.
-    silent: BTreeSet<MonitorAddress>,
 }
 
 /// One window.
@@ -65,9 +59,10 @@ pub fn id(vm: &Vm) -> VmId {
 }
 
 impl Watch {
-    /// Begins. A VM that is asked for has to be there now, and so has a monitor; later they may go and come back.
-    pub fn begin(root: ProcRoot, wanted: &[String], options: DiscoverOptions) -> Result<Self, Failure> {
-        let vms = chosen(&root, wanted, &options)?;
+    /// Begins. A VM that is asked for has to be there now; later it may go and come back.
+    pub fn begin(root: ProcRoot, wanted: &[String]) -> Result<Self, Failure> {
+        let passed_over = PassedOver::default();
+        let vms = chosen(&root, wanted, &passed_over)?;
         if !wanted.is_empty() {
             vms.iter().try_for_each(refuse_unknown_vcpus)?;
         }
@@ -77,7 +72,7 @@ impl Watch {
         let wanted = Wanted::begin(&root, wanted, &vms);
         let mut watch = Self {
             root,
-            options,
+            passed_over,
             wanted,
             intervals,
             vms: Vec::new(),
@@ -85,7 +80,6 @@ impl Watch {
             began: Instant::now(),
             switches: BTreeMap::new(),
             pause_exits: None,
-            silent: Vec::new(),
             told: Told::default(),
         };
         watch.follow(vms);
@@ -113,12 +107,6 @@ impl Watch {
         for vm in self.vms.iter().filter(|vm| vm.vcpus.is_empty()) {
             if self.told.unknown.insert(vm.pid) {
                 new_warnings.push(format!("{}; it is left alone", no_vcpus(vm)));
-            }
-        }
-        self.told.silent.retain(|socket| self.silent.iter().any(|error| error.socket() == socket));
-        for error in &self.silent {
-            if self.told.silent.insert(error.socket().clone()) {
-                new_warnings.push(format!("{error}; until it answers, VMs are found without it"));
             }
         }
         let note = without_room(self.intervals.left_out());
@@ -161,8 +149,7 @@ impl Watch {
         let ended = seen.threads.iter().any(|thread| thread.ended);
         if ended || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            let found;
-            (found, self.silent) = rediscover(&self.root, &self.options).map_err(Failure::work)?;
+            let found = discover(&self.root, &self.passed_over).map_err(Failure::work)?;
             let now = self.wanted.among(&self.root, found);
             self.follow(now);
         }

@@ -5,7 +5,6 @@ use crate::host::xen::XenSliceArgs;
 use clap::{ArgGroup, Args};
 use gleaner_command::args::{JsonArg, any_duration, duration_within};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -33,9 +32,6 @@ pub struct SliceArgs {
     /// The vCPUs of every VM
     #[arg(long)]
     pub all: bool,
-    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
-    #[arg(long, value_name = "SOCKET", conflicts_with = "tid")]
-    pub qmp: Vec<PathBuf>,
     /// The slice: 100us to 100ms (on a Xen host as its scheduler allows)
     #[arg(long, value_name = "DURATION", value_parser = any_duration)]
     pub slice: Option<Duration>,

@@ -5,7 +5,7 @@ use crate::host::list::{self, Wanted};
 use gleaner_act::{ThreadAttr, thread_attr};
 use gleaner_command::failure::Failure;
 use gleaner_model::printable;
-use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, thread_stat};
+use gleaner_observe::{PassedOver, ProcRoot, Vm, discover, thread_stat};
 
 /// A thread that is to get a slice.
 #[derive(Clone, Debug)]
@@ -20,9 +20,9 @@ pub struct Chosen {
 
 /// The threads meant, each there a moment ago and of a class that has slices, and the VMs that were named. Nothing is
 /// changed if one is not.
-pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, Wanted), Failure> {
+pub fn choose(args: &SliceArgs, passed_over: &PassedOver) -> Result<(Vec<Chosen>, Wanted), Failure> {
     let (mut found, wanted) =
-        if args.tid.is_empty() { of_vms(args, options)? } else { (of_tids(&args.tid)?, Wanted::default()) };
+        if args.tid.is_empty() { of_vms(args, passed_over)? } else { (of_tids(&args.tid)?, Wanted::default()) };
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|thread| seen.insert(thread.tid));
     for thread in &found {
@@ -37,13 +37,12 @@ pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen
 }
 
 /// The vCPU threads of the named VMs now; none where threads were named. What is gone or has no slice is left out.
-/// `options` keep between looks what monitors said.
-pub fn look_again(args: &SliceArgs, options: &DiscoverOptions, wanted: &mut Wanted) -> Vec<Chosen> {
+pub fn look_again(args: &SliceArgs, passed_over: &PassedOver, wanted: &mut Wanted) -> Vec<Chosen> {
     if !args.tid.is_empty() {
         return Vec::new();
     }
     let root = ProcRoot::default();
-    let Ok((found, _)) = rediscover(&root, options) else { return Vec::new() };
+    let Ok(found) = discover(&root, passed_over) else { return Vec::new() };
     let wanted = wanted.among(&root, found);
     let mut threads: Vec<Chosen> = wanted.iter().flat_map(vcpus_of).filter(|thread| thread.attr.is_fair()).collect();
     let mut seen = std::collections::BTreeSet::new();
@@ -70,9 +69,9 @@ fn name_of(tid: i32) -> String {
     printable(name.strip_suffix(b"\n").unwrap_or(&name))
 }
 
-fn of_vms(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, Wanted), Failure> {
+fn of_vms(args: &SliceArgs, passed_over: &PassedOver) -> Result<(Vec<Chosen>, Wanted), Failure> {
     let root = ProcRoot::default();
-    let vms = list::chosen(&root, &args.vm, options)?;
+    let vms = list::chosen(&root, &args.vm, passed_over)?;
     if vms.is_empty() {
         return Err(Failure::work(
             "no VM runs here; `gleaner host list` says what is looked for, and --tid takes threads of any program",
@@ -82,13 +81,12 @@ fn of_vms(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, W
     for vm in &vms {
         let vcpus = vcpus_of(vm);
         if vcpus.is_empty() && !args.all {
-            let advice = "name its monitor with --qmp, or its threads with --tid";
-            return Err(Failure::input(format!("{}; {advice}", list::no_vcpus(vm))));
+            return Err(Failure::input(format!("{}; or name its threads with --tid", list::no_vcpus(vm))));
         }
         found.extend(vcpus);
     }
     if found.is_empty() {
-        return Err(Failure::work("no vCPU thread of any VM is to be found; name monitors with --qmp"));
+        return Err(Failure::work("no vCPU thread of any VM is to be found: `gleaner host list` says why"));
     }
     Ok((found, Wanted::begin(&root, &args.vm, &vms)))
 }

@@ -9,7 +9,6 @@ mod held;
 pub use args::SliceArgs;
 pub use held::without_room;
 
-use super::list::looking;
 use super::shared::takes_ticker;
 use super::xen::{self, XenSlice};
 use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
@@ -17,9 +16,9 @@ use gleaner_command::failure::Failure;
 use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_model::Nanos;
+use gleaner_observe::PassedOver;
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     // In a dom0 too a thread is a thread.
@@ -46,16 +45,13 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     }
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let options = looking(&args.qmp, &interrupted);
-    let (threads, wanted) = match chosen::choose(args, &options) {
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
-        chosen => chosen?,
-    };
+    let passed_over = PassedOver::default();
+    let (threads, wanted) = chosen::choose(args, &passed_over)?;
     let switch = switch_cost();
     let takes_ticker = !args.no_enforce && takes_ticker()(slice);
     refuse_slice(slice, takes_ticker, switch, Path::new("/proc")).map_err(Failure::input)?;
     let wanted = RefCell::new(wanted);
-    let look_again = || chosen::look_again(args, &options, &mut wanted.borrow_mut());
+    let look_again = || chosen::look_again(args, &passed_over, &mut wanted.borrow_mut());
     let held = held::Request {
         slice,
         enforce: !args.no_enforce,
