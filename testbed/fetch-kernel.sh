@@ -2,7 +2,7 @@
 # Finds Debian's own kernels for the guests of the test bed, downloads what is not cached, and prints their paths.
 #
 #   testbed/fetch-kernel.sh [--refresh] [6.1|6.12|6.18|new|newest|all]...     default: 6.1
-#   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll|kvm
+#   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll
 #
 #   6.1    Debian 12's kernel: always to be had, so failing to get it is an error
 #   6.12   the newest 6.12 of bookworm-backports
@@ -17,7 +17,6 @@
 # --modules prints the files (.ko, not compressed) that a guest of that series must insert, in that order, to have
 #   disk      a virtio disk with ext4 on it
 #   net       a virtio network card
-#   kvm       KVM on AMD's virtualization, which QEMU emulates
 #   haltpoll  the haltpoll idle driver, with cpuidle_haltpoll.force=1 on the command line
 # and nothing for what is built in. Exit status 1 where that kernel cannot have it: 6.1 has no haltpoll governor. Driver
 # and governor stay away where they see no KVM, whatever is forced: so in every guest under QEMU's emulation
@@ -108,7 +107,7 @@ fetch() { # SERIES SUITE VERSION PACKAGE
 
 # --- modules: $kernels/modules-VERSION holds them, and one list for each purpose
 # -----------------------------------------
-declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll" [kvm]="kvm_amd")
+declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll")
 
 # A folder of before a purpose was thought of has no list for it, and says nothing of whether the kernel can have it.
 asked() { # FOLDER PURPOSE
@@ -210,7 +209,7 @@ cache=$(realpath "$cache") kernels=$cache/kernels apt_dir=$cache/apt
 
 if [[ ${1:-} == --modules ]]; then
     [[ $# -eq 3 && -n ${suite_of[$2]:-} && -n ${needed_for[$3]:-} ]] ||
-        { say "--modules takes one of 6.1, 6.12, 6.18, new and one of disk, net, haltpoll, kvm"; exit 2; }
+        { say "--modules takes one of 6.1, 6.12, 6.18, new and one of disk, net, haltpoll"; exit 2; }
     print_modules "$2" "$3"
     exit
 fi

@@ -62,7 +62,6 @@ fn busy_vcpus_on_this_machine_are_seen_at_work() {
     let pid = own_pid().to_string();
     let report = list(&["--vm", &pid]);
     assert_eq!(report["schema"], "gleaner.host-list/1");
-    assert_eq!(report["run_queue_method"], "sampled");
     let interval = report["interval_ns"].as_u64().unwrap();
     let vm = &report["vms"][0];
     assert_eq!((&vm["vmm"], &vm["pid"]), (&Value::from("firecracker"), &Value::from(own_pid())));
@@ -80,12 +79,8 @@ fn busy_vcpus_on_this_machine_are_seen_at_work() {
         assert!(used * 10 > interval * 7, "{vcpu} in {interval}");
         assert!(vcpu["slice_ns"].is_u64() || vcpu["slice_from"].as_str().unwrap().len() > 10, "{vcpu}");
     }
-    for pcpu in report["pcpus"].as_array().unwrap() {
-        let samples: u64 = pcpu["run_queue_samples"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
-        assert_eq!(samples, report["samples"].as_u64().unwrap(), "{pcpu}");
-    }
     let text = finish(&mut gleaner(["host", "list", "--for", "50ms", "--vm", &pid])).with_status(0).stdout;
-    for words in ["firecracker", "class", "pCPU", "equation 1"] {
+    for words in ["firecracker", "class", "on", "wait/run"] {
         assert!(text.contains(words), "nothing about {words:?} in:\n{text}");
     }
 }
@@ -173,20 +168,16 @@ fn guest_of_the_test_bed_with_two_busy_vcpus() {
             let used = vcpu["run_ns"].as_u64().unwrap_or(0) + vcpu["wait_ns"].as_u64().unwrap_or(0);
             used * 2 > report["interval_ns"].as_u64().unwrap()
         });
-        (busy.count() == 2).then_some((vm, report))
+        (busy.count() == 2).then_some(vm)
     };
     let mut found = None;
     comes_true_within(Duration::from_secs(150), || {
         found = find();
         found.is_some()
     });
-    let (vm, report) = found.expect("two busy vCPUs");
+    let vm = found.expect("two busy vCPUs");
     assert_eq!((&vm["name"], &vm["vmm"], &vm["accelerator"]), (&"gleaner-guest".into(), &"qemu".into(), &"tcg".into()));
     assert_eq!(vm["vcpus"][1]["thread"], "CPU 1/TCG");
-    assert!(
-        report["pcpus"].as_array().unwrap().iter().any(|pcpu| pcpu["run_queue_max"].as_u64() > Some(0)),
-        "{report}"
-    );
 }
 
 #[test]
@@ -204,8 +195,6 @@ fn probe_of_this_machine_knows_or_says_why_not() {
         "rt_group_runtime_ns",
         "fifo",
         "switch",
-        "exit",
-        "exit_from_host",
         "pause_exits",
         "halt_polling",
     ] {
@@ -219,52 +208,5 @@ fn probe_of_this_machine_knows_or_says_why_not() {
         switch["p50_ns"].as_u64().unwrap() > 0 && switch["by_working_set"].as_array().unwrap().len() > 2,
         "{switch}"
     );
-    assert!(report["exit"]["value"]["p50_ns"].as_u64().unwrap() > 0, "{}", report["exit"]);
-    assert_eq!(report["exit"]["value"]["side"], "guest");
-    // This machine's KVM may emulate what the VM of one page runs, or there may be none: then it says so, here and in
-    // words.
-    let from_host = &report["exit_from_host"];
-    if let Some(exit) = from_host["value"].as_object() {
-        assert!(exit["side"] == "host" && exit["p50_ns"].as_u64().unwrap() > 0, "{from_host}");
-    } else {
-        let why = from_host["from"].as_str().unwrap();
-        assert!(["kvm", "KVM", "VM of one page"].iter().any(|word| why.contains(word)), "{why}");
-        assert!(said.stderr.contains("unknown: ") && said.stderr.contains(why), "{}", said.stderr);
-    }
     assert!(report["verdict"]["text"].as_str().unwrap().contains("slices"), "{}", report["verdict"]);
-}
-
-#[test]
-fn guest_with_a_kvm_of_its_own_measures_exits_from_the_hosts_side() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let fetch = |arguments: &[&str]| {
-        let fetched = Command::new(root.join("testbed/fetch-kernel.sh")).args(arguments).output().unwrap();
-        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
-        String::from_utf8(fetched.stdout).unwrap()
-    };
-    // Modules first: asking for them may move the series to its newest kernel.
-    let modules = fetch(&["--modules", "6.1", "kvm"]);
-    let kernel = fetch(&["6.1"]);
-    let mut guest = Command::new(root.join("testbed/guest.sh"));
-    guest.args(["--timeout", "240", "--binary", env!("CARGO_BIN_EXE_gleaner")]);
-    for (number, module) in modules.lines().enumerate() {
-        guest.args(["--file", &format!("{module}:/kvm/{number}-module.ko")]);
-    }
-    let kernel = kernel.trim_end().split_once(' ').expect("a kernel 6.1").1;
-    let output = guest.arg(kernel).arg(root.join("testbed/kvm.sh")).arg("2").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    let probe = |name: &str| -> Value {
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("json {name} "))).expect("a probe");
-        serde_json::from_str(line).unwrap()
-    };
-    let without = probe("without");
-    assert!(without["exit_from_host"]["value"].is_null(), "{without}");
-    assert!(without["exit_from_host"]["from"].as_str().unwrap().contains("there is no /dev/kvm"), "{without}");
-    // Under emulation CPUID leaves no guest; that of the VM of one page goes through KVM, and that takes longer.
-    let with = probe("with");
-    let (alone, exit) = (&with["exit"]["value"], &with["exit_from_host"]["value"]);
-    assert_eq!((&alone["leaves_guest"], &exit["side"]), (&Value::Bool(false), &"host".into()), "{with}");
-    assert!(exit["p50_ns"].as_u64().unwrap() > alone["p50_ns"].as_u64().unwrap(), "{with}");
-    assert!(exit["p95_ns"].as_u64() >= exit["p50_ns"].as_u64() && exit["n"].as_u64().unwrap() > 0, "{with}");
 }

@@ -51,8 +51,8 @@ pub use capabilities::{Capabilities, capabilities};
 pub use config::{ObserverChoice, ObserverConfig};
 pub use error::ObserveError;
 pub use host::{
-    ExitCost, Fact, HaltPolling, HostExitError, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue,
-    SwitchCost, exit_cost, exit_cost_from_host, host_facts, slice_issues, switch_and_refill,
+    Fact, HaltPolling, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue, SwitchCost, host_facts,
+    slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use neighbours::{Neighbours, irqbalance, neighbours, never_halts, sched_ext};
@@ -70,8 +70,8 @@ pub use target::{Cgroups, LastRoots, Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, PassedOver, PauseExitCounters, PauseExitRefusal, SchedPolicy, SelectError,
-    ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover,
-    entitlements, select, thread_stat, watch,
+    ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, WatchedVcpus, cgroup_of, cpu_limit,
+    discover, entitlements, select, thread_stat,
 };
 pub use waking::WakeCounter;
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

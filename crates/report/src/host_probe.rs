@@ -1,4 +1,4 @@
-//! `gleaner.host-probe/1`: what a host can do with slices, and what switches and exits cost there.
+//! `gleaner.host-probe/1`: what a host can do with slices, and what switches cost there.
 
 use crate::show::{Document, Shown, fact, verdict};
 use crate::text::{bytes, count, sentence, time};
@@ -36,10 +36,6 @@ pub struct HostProbeReport {
     pub slice_issues: Vec<SliceIssueFact>,
     /// A context switch with and without caches to fill again.
     pub switch: Finding<SwitchFigures>,
-    /// Leaving a guest and coming back, measured from inside this machine.
-    pub exit: Finding<ExitFigures>,
-    /// The same for a guest of this machine, measured from the host's side.
-    pub exit_from_host: Finding<HostExitFigures>,
     /// Exits of guests that spin.
     pub pause_exits: Finding<PauseExitFacts>,
     /// How long KVM polls when a vCPU halts.
@@ -97,47 +93,6 @@ pub struct RefillFigures {
     /// Median of the switch and what it makes a thread fetch again.
     pub p50_ns: u64,
     pub p95_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExitFigures {
-    /// Batches measured.
-    pub n: u64,
-    pub p50_ns: u64,
-    pub p95_ns: u64,
-    /// The same in cycles of the time-stamp counter, for the paper's Table III.
-    pub p95_cycles: u64,
-    /// Whether CPUID leaves a guest here; false on bare metal and under emulation: the figure is then that of the
-    /// instruction.
-    pub leaves_guest: bool,
-    /// Which side of the exit the clock was on.
-    pub side: ExitSide,
-}
-
-/// A VM exit of a guest of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HostExitFigures {
-    /// Batches measured.
-    pub n: u64,
-    pub p50_ns: u64,
-    pub p95_ns: u64,
-    /// The same in cycles of the time-stamp counter, for the paper's Table III.
-    pub p95_cycles: u64,
-    /// Which side of the exit the clock was on.
-    pub side: ExitSide,
-}
-
-/// From where an exit was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ExitSide {
-    /// Inside the guest that is left.
-    Guest,
-    /// Outside: the host that it is left for.
-    Host,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,8 +186,6 @@ impl Shown for HostProbeReport {
         document.both(issues);
         document.both([
             fact("switch", self.switch.text(switch_text)),
-            fact("exit", self.exit.text(exit_text)),
-            fact("host's exits", self.exit_from_host.text(host_exit_text)),
             fact("PLE", self.pause_exits.text(pause_text)),
             fact("halt polling", self.halt_polling.text(polling_text)),
         ]);
@@ -275,20 +228,6 @@ fn switch_text(switch: &SwitchFigures) -> String {
         .map(|refill| format!("{} with {} each", time(refill.p50_ns), bytes(refill.working_set_bytes)))
         .collect();
     format!("{} (p95 {}) on CPU {}; {}", time(switch.p50_ns), time(switch.p95_ns), switch.pcpu, refills.join(", "))
-}
-
-fn exit_text(exit: &ExitFigures) -> String {
-    let figure = format!("{} (p95 {}, {} cycles)", time(exit.p50_ns), time(exit.p95_ns), exit.p95_cycles);
-    if exit.leaves_guest {
-        format!("{figure} to leave this guest and come back (CPUID)")
-    } else {
-        format!("no guest is left here: CPUID itself takes {figure}")
-    }
-}
-
-fn host_exit_text(exit: &HostExitFigures) -> String {
-    let (p50, p95) = (time(exit.p50_ns), time(exit.p95_ns));
-    format!("{p50} (p95 {p95}, {} cycles) for a guest of this machine to leave and come back (CPUID)", exit.p95_cycles)
 }
 
 fn pause_text(pauses: &PauseExitFacts) -> String {

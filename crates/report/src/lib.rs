@@ -42,10 +42,10 @@ pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 pub use concurrency::Concurrency;
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, Neighbour, StealFacts, Verdict};
 pub use dump::{DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpVcpu, DumpWindow};
-pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
+pub use host_list::{HostListReport, HostVcpu, HostVm};
 pub use host_probe::{
-    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostProbeReport, HostVerdict, PauseExitFacts,
-    RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
+    Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures, SliceIssueFact,
+    SwitchFigures, VmNesting,
 };
 pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice,

@@ -10,13 +10,13 @@ use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_model::printable;
 use gleaner_observe::{
-    Activity, PassedOver, ProcRoot, SchedPolicy, SelectError, ThreadCounters, VcpuActivity, VcpuThread, Vm, discover,
-    host_facts, select, watch,
+    Activity, PassedOver, ProcRoot, SchedPolicy, SelectError, ThreadCounters, VcpuActivity, VcpuThread, Vm,
+    WatchedVcpus, discover, host_facts, select,
 };
-use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
+use gleaner_report::{HostListReport, HostVcpu, HostVm};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Gleaner finds VMs by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud \
@@ -52,7 +52,11 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let root = ProcRoot::default();
     let vms = chosen(&root, &args.vm, &PassedOver::default())?;
-    let activity = watch(&root, &vms, args.length, &interrupted);
+    let watched = WatchedVcpus::begin(&root, &vms);
+    if !watched.is_empty() {
+        interrupt::sleep_until(Instant::now() + args.length, &interrupted);
+    }
+    let activity = watched.end();
     let report = report(&root, &vms, &activity, &args.vm);
     if vms.is_empty() && interrupted.load(Ordering::Relaxed) {
         return Ok(interrupt::status());
@@ -139,23 +143,11 @@ pub fn no_vcpus(vm: &Vm) -> String {
 fn report(root: &ProcRoot, vms: &[Vm], activity: &Activity, wanted: &[String]) -> HostListReport {
     let base = base_slice(root);
     let listed: Vec<HostVm> = vms.iter().map(|vm| host_vm(vm, activity, base)).collect();
-    let pcpus = activity.run_queues.iter().map(|(pcpu, lengths)| host_pcpu(*pcpu, lengths, &listed)).collect();
     let mut notes = Vec::new();
-    if !vms.is_empty() {
-        notes.push("run-queue lengths are sampled from the threads' states; only vCPUs count".to_owned());
-    }
     if !rustix::process::geteuid().is_root() && wanted.is_empty() {
         notes.push("not root: other users' VMs are found only by their threads' names".to_owned());
     }
-    HostListReport {
-        schema: HostListReport::SCHEMA.to_owned(),
-        interval_ns: activity.interval.0,
-        samples: activity.samples,
-        run_queue_method: "sampled".to_owned(),
-        vms: listed,
-        pcpus,
-        notes,
-    }
+    HostListReport { schema: HostListReport::SCHEMA.to_owned(), interval_ns: activity.interval.0, vms: listed, notes }
 }
 
 fn host_vm(vm: &Vm, activity: &Activity, base: Option<u64>) -> HostVm {
@@ -184,7 +176,7 @@ fn host_vcpu(vm: &Vm, vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>)
         tid: vcpu.tid,
         thread: vcpu.name.clone(),
         pcpus_allowed: vcpu.allowed.as_ref().map(ToString::to_string),
-        pcpu: seen.main_pcpu(),
+        pcpu: seen.pcpu(),
         cgroup: vcpu.cgroup.as_ref().filter(|cgroup| vm.cgroup.as_ref() != Some(cgroup)).map(ToString::to_string),
         policy: stat.map(|stat| stat.policy.to_string()),
         nice: stat.map(|stat| stat.nice),
@@ -224,17 +216,6 @@ fn slice_in_force(vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>) -> 
 /// The base slice of all, where debugfs says it.
 fn base_slice(root: &ProcRoot) -> Option<u64> {
     host_facts(root).base_slice.value.map(|base| base.0)
-}
-
-fn host_pcpu(pcpu: u32, lengths: &[u64], vms: &[HostVm]) -> HostPcpu {
-    let here: Vec<&HostVcpu> = vms.iter().flat_map(|vm| &vm.vcpus).filter(|vcpu| vcpu.pcpu == Some(pcpu)).collect();
-    // Those that did something: a vCPU that sleeps makes nobody wait.
-    let active = || here.iter().filter(|vcpu| vcpu.run_ns.is_some_and(|run| run > 0));
-    let slices: Option<Vec<u64>> = active().map(|vcpu| vcpu.slice_ns).collect();
-    let slice = slices.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<u64>() / all.len() as u64);
-    let waited: u64 = active().filter_map(|vcpu| vcpu.wait_ns).sum();
-    let runs: u64 = active().filter_map(|vcpu| vcpu.runs).sum();
-    HostPcpu::new(pcpu, here.len() as u64, lengths.to_vec(), slice, (runs > 0).then(|| waited / runs))
 }
 
 #[cfg(test)]

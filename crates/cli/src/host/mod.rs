@@ -21,7 +21,7 @@ pub struct HostArgs {
 enum HostCommand {
     /// List every VM with its vCPU threads, and what they wait for
     List(list::ListArgs),
-    /// Say what this host can do, and what switches and exits cost here
+    /// Say what this host can do, and what switches cost here
     Probe(probe::ProbeArgs),
     /// Give vCPU threads a time slice, enforce it, and say what was delivered
     Slice(slice::SliceArgs),

@@ -1,4 +1,4 @@
-//! `gleaner host probe`: what this host can do with slices, and what switches and exits cost here.
+//! `gleaner host probe`: what this host can do with slices, and what switches cost here.
 
 use super::xen::XenArg;
 use clap::Args;
@@ -9,12 +9,12 @@ use gleaner_command::interrupt;
 use gleaner_command::output::Output;
 use gleaner_model::Nanos;
 use gleaner_observe::{
-    ExitCost, Fact, HostExitError, HostFacts, Hypervisor, KernelVersion, PassedOver, ProcRoot, SwitchCost, Vm,
-    discover, exit_cost, exit_cost_from_host, host_facts, hypervisor, online_cpus, slice_issues, switch_and_refill,
+    Fact, HostFacts, KernelVersion, PassedOver, ProcRoot, SwitchCost, Vm, discover, host_facts, hypervisor,
+    online_cpus, slice_issues, switch_and_refill,
 };
 use gleaner_report::{
-    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostProbeReport, HostVerdict, PauseExitFacts,
-    RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
+    Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures, SliceIssueFact,
+    SwitchFigures, VmNesting,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,8 +76,6 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
         fifo,
         slice_issues: issues.iter().map(issue).collect(),
         switch: switch_finding(switch.as_ref()),
-        exit: exit_finding(below.as_ref()),
-        exit_from_host: host_exit_finding(exit_cost_from_host(root)),
         pause_exits: finding(&facts.pause_exits, |pauses| PauseExitFacts {
             on: pauses.on,
             parameters: pauses.parameters.iter().cloned().collect(),
@@ -151,42 +149,6 @@ fn switch_finding(switch: Option<&SwitchCost>) -> Finding<SwitchFigures> {
         "two threads cannot be bound to one CPU here"
     };
     Finding { value: figures, from: from.to_owned() }
-}
-
-fn exit_finding(below: Option<&Hypervisor>) -> Finding<ExitFigures> {
-    // QEMU's emulator answers CPUID itself.
-    let leaves_guest = below.is_some_and(|found| found.name != "QEMU without KVM");
-    let figures = exit_cost().map(|cost| ExitFigures {
-        n: cost.n,
-        p50_ns: cost.p50.0,
-        p95_ns: cost.p95.0,
-        p95_cycles: cost.p95_cycles,
-        leaves_guest,
-        side: ExitSide::Guest,
-    });
-    let from = match (&figures, below) {
-        (None, _) => "no instruction is known that leaves a guest on this architecture".to_owned(),
-        (Some(_), Some(found)) if leaves_guest => format!("CPUID, which leaves a guest of {found}"),
-        (Some(_), Some(found)) => format!("CPUID, which {found} answers without leaving a guest"),
-        (Some(_), None) => "CPUID on bare metal".to_owned(),
-    };
-    Finding { value: figures, from }
-}
-
-fn host_exit_finding(measured: Result<ExitCost, HostExitError>) -> Finding<HostExitFigures> {
-    match measured {
-        Ok(cost) => Finding {
-            value: Some(HostExitFigures {
-                n: cost.n,
-                p50_ns: cost.p50.0,
-                p95_ns: cost.p95.0,
-                p95_cycles: cost.p95_cycles,
-                side: ExitSide::Host,
-            }),
-            from: "CPUID in a VM of one page, less the same VM without it".to_owned(),
-        },
-        Err(error) => Finding { value: None, from: error.to_string() },
-    }
 }
 
 fn nesting(vm: &Vm) -> VmNesting {

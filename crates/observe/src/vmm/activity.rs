@@ -1,13 +1,7 @@
-//! What vCPU threads got and waited for, and how many of them were queued on each physical CPU, over an interval.
+//! What vCPU threads got and waited for over an interval.
 //!
 //! Run and wait time are the kernel's own, exact: the first two numbers of `schedstat` at the end less those at the
-//! start. The run-queue length (section IV.C of the micro-sliced paper) is *sampled*: again and again the state and CPU
-//! of every vCPU thread are read; those that run or wait for the same CPU are queued there. Only vCPUs count, as in the
-//! paper; the host's other tasks do not.
-//!
-//! The moments of sampling are spread unevenly (a golden-ratio sequence), or a tick of the same period would show
-//! always the same state. They come at most every millisecond, and as much rarer as it takes to stay below a twentieth
-//! of one CPU.
+//! start.
 
 use super::threads::ThreadStat;
 use super::{SchedPolicy, Vm};
@@ -15,28 +9,15 @@ use gleaner_model::Nanos;
 use gleaner_sys::{ProcRoot, reread, schedstat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// Shortest mean distance of two samples.
-const PERIOD: Duration = Duration::from_millis(1);
-/// Samples may take one of so many parts of the time.
-const COST_SHARE: u32 = 20;
-/// The fractional part of the golden ratio: its multiples fill an interval evenly, and keep step with nothing.
-const GOLDEN: f64 = 0.618_033_988_749_895;
+use std::time::Instant;
 
 /// What was seen of the vCPUs between two moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
     /// How long was watched.
     pub interval: Nanos,
-    /// Times the run queues were looked at.
-    pub samples: u64,
     /// By thread.
     pub vcpus: BTreeMap<i32, VcpuActivity>,
-    /// By physical CPU on which a vCPU was seen: `[n]` is the number of samples with n vCPUs queued (running ones
-    /// included). Its sum is [`Self::samples`].
-    pub run_queues: BTreeMap<u32, Vec<u64>>,
 }
 
 /// One vCPU thread's part.
@@ -46,17 +27,16 @@ pub struct VcpuActivity {
     pub used: Option<ThreadCounters>,
     /// Its state at the last look; `None` when it was gone before the first.
     pub stat: Option<ThreadStat>,
-    /// Samples in which it was queued, by physical CPU.
-    pub queued_on: BTreeMap<u32, u64>,
+    /// Whether it could run at both looks.
+    pub runnable: bool,
     /// Whether it ended meanwhile.
     pub gone: bool,
 }
 
 impl VcpuActivity {
-    /// The physical CPU it was queued on most, or used last.
-    pub fn main_pcpu(&self) -> Option<u32> {
-        let most = self.queued_on.iter().max_by_key(|(_, samples)| **samples).map(|(pcpu, _)| *pcpu);
-        most.or(self.stat.map(|stat| stat.last_cpu))
+    /// The physical CPU that it is on, or was on last.
+    pub fn pcpu(&self) -> Option<u32> {
+        self.stat.map(|stat| stat.last_cpu)
     }
 
     /// Its scheduling class.
@@ -94,115 +74,96 @@ impl ThreadCounters {
 }
 
 /// A vCPU thread's files, kept open: after its death they give an error, even when the id has been given to another.
-struct Watched {
+struct WatchedVcpu {
     tid: i32,
     stat: File,
     schedstat: Option<File>,
     before: Option<ThreadCounters>,
-    seen: VcpuActivity,
+    was_runnable: bool,
 }
 
-impl Watched {
+impl WatchedVcpu {
     fn open(root: &ProcRoot, pid: i32, tid: i32) -> Option<Self> {
         let folder = root.proc.join(format!("{pid}/task/{tid}"));
         let schedstat = File::open(folder.join("schedstat")).ok();
         let stat = File::open(folder.join("stat")).ok()?;
-        Some(Self { tid, stat, schedstat, before: None, seen: VcpuActivity::default() })
+        let mut vcpu = Self { tid, stat, schedstat, before: None, was_runnable: false };
+        vcpu.was_runnable = vcpu.state()?.is_runnable();
+        vcpu.before = vcpu.counters();
+        Some(vcpu)
     }
 
-    fn counters(&self, buffer: &mut Vec<u8>) -> Option<ThreadCounters> {
-        ThreadCounters::parse(reread(self.schedstat.as_ref()?, buffer).ok()?)
+    fn counters(&self) -> Option<ThreadCounters> {
+        ThreadCounters::parse(reread(self.schedstat.as_ref()?, &mut Vec::new()).ok()?)
     }
 
-    fn look(&mut self, buffer: &mut Vec<u8>) -> Option<ThreadStat> {
-        let read = reread(&self.stat, buffer).ok().filter(|text| !text.is_empty());
-        let stat = read.and_then(ThreadStat::parse).filter(|stat| !stat.is_dead());
-        match stat {
-            Some(stat) => self.seen.stat = Some(stat),
-            None => self.seen.gone = true,
+    /// `None` once it has ended.
+    fn state(&self) -> Option<ThreadStat> {
+        let mut buffer = Vec::new();
+        let text = reread(&self.stat, &mut buffer).ok()?;
+        ThreadStat::parse(text).filter(|stat| !stat.is_dead())
+    }
+
+    fn activity(&self) -> VcpuActivity {
+        let after = self.counters();
+        let Some(stat) = self.state() else { return VcpuActivity { gone: true, ..VcpuActivity::default() } };
+        VcpuActivity {
+            used: after.zip(self.before).map(|(after, before)| after.since(before)),
+            stat: Some(stat),
+            runnable: self.was_runnable && stat.is_runnable(),
+            gone: false,
         }
-        stat
     }
 }
 
-/// Watches the vCPUs of `vms` for a while; ends early when `stop` is set.
-pub fn watch(root: &ProcRoot, vms: &[Vm], length: Duration, stop: &AtomicBool) -> Activity {
-    let threads = vms.iter().flat_map(|vm| vm.vcpus.iter().map(|vcpu| (vm.pid, vcpu.tid)));
-    let mut activity = Activity::default();
-    let mut watched = Vec::new();
-    for (pid, tid) in threads {
-        match Watched::open(root, pid, tid) {
-            Some(found) => watched.push(found),
-            None => _ = activity.vcpus.insert(tid, VcpuActivity { gone: true, ..VcpuActivity::default() }),
+/// The vCPUs of some VMs, from a moment on.
+pub struct WatchedVcpus {
+    began: Instant,
+    vcpus: Vec<WatchedVcpu>,
+    gone: Vec<i32>,
+}
+
+impl WatchedVcpus {
+    /// From now on.
+    pub fn begin(root: &ProcRoot, vms: &[Vm]) -> Self {
+        let (mut vcpus, mut gone) = (Vec::new(), Vec::new());
+        for (pid, tid) in vms.iter().flat_map(|vm| vm.vcpus.iter().map(|vcpu| (vm.pid, vcpu.tid))) {
+            match WatchedVcpu::open(root, pid, tid) {
+                Some(vcpu) => vcpus.push(vcpu),
+                None => gone.push(tid),
+            }
         }
+        Self { began: Instant::now(), vcpus, gone }
     }
-    let mut buffer = Vec::new();
-    let began = Instant::now();
-    for thread in &mut watched {
-        thread.before = thread.counters(&mut buffer);
+
+    /// Whether none of them is there any more.
+    pub fn is_empty(&self) -> bool {
+        self.vcpus.is_empty()
     }
-    let end = began + length;
-    while !stop.load(Ordering::Relaxed) && !watched.is_empty() {
-        let now = Instant::now();
-        sample(&mut watched, &mut activity, &mut buffer);
-        let period = (now.elapsed() * COST_SHARE).max(PERIOD);
-        let uneven = period.mul_f64(0.5 + (activity.samples as f64 * GOLDEN).fract());
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        std::thread::sleep(uneven.min(left));
+
+    /// What they did until now.
+    pub fn end(self) -> Activity {
+        let gone = self.gone.into_iter().map(|tid| (tid, VcpuActivity { gone: true, ..VcpuActivity::default() }));
+        let vcpus = self.vcpus.iter().map(|vcpu| (vcpu.tid, vcpu.activity())).chain(gone).collect();
+        let mut activity = Activity { interval: Nanos::from(self.began.elapsed()), vcpus };
+        activity.count_waits_in_progress();
+        activity
     }
-    for mut thread in watched {
-        let after = thread.counters(&mut buffer).filter(|_| !thread.seen.gone);
-        thread.seen.used = after.zip(thread.before).map(|(after, before)| after.since(before));
-        activity.vcpus.insert(thread.tid, thread.seen);
-    }
-    activity.interval = Nanos::from(began.elapsed());
-    activity.count_waits_in_progress();
-    activity
 }
 
 impl Activity {
-    /// The kernel counts a wait once it is over. A vCPU that could run at every look and never did, while another ran
+    /// The kernel counts a wait once it is over. A vCPU that could run at both looks and never did, while another ran
     /// on its CPU, waited for all of the interval.
     fn count_waits_in_progress(&mut self) {
         let ran = |vcpu: &&VcpuActivity| vcpu.used.is_some_and(|used| used.run > Nanos::ZERO);
-        let ran_on: BTreeSet<u32> = self.vcpus.values().filter(ran).filter_map(VcpuActivity::main_pcpu).collect();
+        let ran_on: BTreeSet<u32> = self.vcpus.values().filter(ran).filter_map(VcpuActivity::pcpu).collect();
         for vcpu in self.vcpus.values_mut() {
-            let queued: u64 = vcpu.queued_on.values().sum();
-            let displaced = vcpu.main_pcpu().is_some_and(|pcpu| ran_on.contains(&pcpu));
-            let starved = queued > 0 && queued == self.samples && displaced;
+            let starved = vcpu.runnable && vcpu.pcpu().is_some_and(|pcpu| ran_on.contains(&pcpu));
             if let Some(used) = vcpu.used.as_mut().filter(|used| starved && **used == ThreadCounters::default()) {
                 used.wait = self.interval;
             }
         }
     }
-}
-
-fn sample(watched: &mut [Watched], activity: &mut Activity, buffer: &mut Vec<u8>) {
-    let mut queued: BTreeMap<u32, usize> = BTreeMap::new();
-    for thread in watched.iter_mut().filter(|thread| !thread.seen.gone) {
-        let Some(stat) = thread.look(buffer) else { continue };
-        // A CPU that was used and is idle counts too: with a queue of none.
-        let length = queued.entry(stat.last_cpu).or_default();
-        if stat.is_runnable() {
-            *length += 1;
-            *thread.seen.queued_on.entry(stat.last_cpu).or_default() += 1;
-        }
-    }
-    for pcpu in queued.keys() {
-        // Until now nobody was seen there.
-        activity.run_queues.entry(*pcpu).or_insert_with(|| vec![activity.samples]);
-    }
-    for (pcpu, lengths) in &mut activity.run_queues {
-        let length = queued.get(pcpu).copied().unwrap_or(0);
-        if lengths.len() <= length {
-            lengths.resize(length + 1, 0);
-        }
-        lengths[length] += 1;
-    }
-    activity.samples += 1;
 }
 
 #[cfg(test)]
@@ -212,6 +173,8 @@ mod tests {
     use gleaner_model::{CpuSet, VcpuId};
     use rustix::thread::{CpuSet as RawSet, sched_getaffinity, sched_setaffinity};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn counters_are_three_numbers() {
@@ -225,21 +188,21 @@ mod tests {
     fn a_vcpu_that_starves_throughout_waits_for_all_of_it() {
         let counted =
             |run: u64, wait: u64, runs: u64| Some(ThreadCounters { run: Nanos(run), wait: Nanos(wait), runs });
-        let vcpu = |used, queued_on: &[(u32, u64)]| VcpuActivity {
-            used,
-            queued_on: queued_on.iter().copied().collect(),
-            ..VcpuActivity::default()
+        let on = |last_cpu: u32| {
+            let line = format!("1 (x) R {} {last_cpu} {}", ["1"; 35].join(" "), ["0"; 20].join(" "));
+            Some(ThreadStat::parse(line).unwrap()).inspect(|stat| assert_eq!(stat.last_cpu, last_cpu))
         };
+        let vcpu = |used, pcpu, runnable| VcpuActivity { used, stat: on(pcpu), runnable, gone: false };
         let vcpus = BTreeMap::from([
-            (1, vcpu(counted(9_000, 0, 1), &[(0, 10)])),
-            (2, vcpu(counted(0, 0, 0), &[(0, 10)])),
+            (1, vcpu(counted(9_000, 0, 1), 0, true)),
+            (2, vcpu(counted(0, 0, 0), 0, true)),
             // Asleep at one look; alone on its CPU; counted by the kernel; without counters.
-            (3, vcpu(counted(0, 0, 0), &[(0, 9)])),
-            (4, vcpu(counted(0, 0, 0), &[(1, 10)])),
-            (5, vcpu(counted(0, 7, 0), &[(0, 10)])),
-            (6, vcpu(None, &[(0, 10)])),
+            (3, vcpu(counted(0, 0, 0), 0, false)),
+            (4, vcpu(counted(0, 0, 0), 1, true)),
+            (5, vcpu(counted(0, 7, 0), 0, true)),
+            (6, vcpu(None, 0, true)),
         ]);
-        let mut seen = Activity { interval: Nanos(10_000), samples: 10, vcpus, ..Activity::default() };
+        let mut seen = Activity { interval: Nanos(10_000), vcpus };
         seen.count_waits_in_progress();
         let waits: Vec<_> = seen.vcpus.values().map(|vcpu| vcpu.used.map(|used| used.wait.0)).collect();
         assert_eq!(waits, [Some(0), Some(10_000), Some(0), Some(0), Some(7), None]);
@@ -268,13 +231,14 @@ mod tests {
             notes: vec![],
         };
         let root = ProcRoot::below(folder.path());
-        let seen = watch(&root, &[vm], Duration::from_millis(20), &AtomicBool::new(false));
-        assert!(seen.vcpus[&6].gone && seen.run_queues.is_empty(), "{seen:?}");
+        let watched = WatchedVcpus::begin(&root, &[vm]);
+        assert!(watched.is_empty());
+        assert!(watched.end().vcpus[&6].gone);
     }
 
     /// Two busy threads with a vCPU's name on one CPU, a sleeping one beside them: this process is a VM.
     #[test]
-    fn two_vcpus_on_a_machines_cpu_queue_there() {
+    fn two_vcpus_on_one_cpu_wait_for_each_other_machine() {
         let first = (0..RawSet::MAX_CPU).find(|cpu| sched_getaffinity(None).unwrap().is_set(*cpu)).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let spawn = |index: u32, busy: bool| {
@@ -297,7 +261,9 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let vms = discover(&root, &PassedOver::default()).unwrap();
         let vm = vms.into_iter().find(|vm| vm.pid == pid).expect("its threads have vCPUs' names");
-        let seen = watch(&root, std::slice::from_ref(&vm), Duration::from_millis(400), &AtomicBool::new(false));
+        let watched = WatchedVcpus::begin(&root, std::slice::from_ref(&vm));
+        std::thread::sleep(Duration::from_millis(400));
+        let seen = watched.end();
         end.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().unwrap();
@@ -306,14 +272,10 @@ mod tests {
         let pcpu = u32::try_from(first).unwrap();
         assert_eq!(vm.vcpus.len(), 3, "{vm:?}");
         assert_eq!(vm.vcpus[0].allowed, Some(CpuSet::from_iter([VcpuId(pcpu)])));
-        let lengths = &seen.run_queues[&pcpu];
-        assert_eq!(lengths.iter().sum::<u64>(), seen.samples);
-        let two_or_more: u64 = lengths.iter().skip(2).sum();
-        assert!(two_or_more * 10 > seen.samples * 9, "{seen:?}");
         let of = |index: usize| &seen.vcpus[&vm.vcpus[index].tid];
         let (busy, asleep) = (of(0).used.unwrap(), of(2).used.unwrap());
         assert!(busy.wait.as_f64() > 0.2 * seen.interval.as_f64(), "{seen:?}");
         assert!(busy.run > asleep.run.times(5), "{seen:?}");
-        assert_eq!(of(0).main_pcpu(), Some(pcpu));
+        assert_eq!(of(0).pcpu(), Some(pcpu));
     }
 }

@@ -9,7 +9,7 @@
 //!   /proc/PID/fd                anon_inode:kvm-vcpu:N says how many; which threads by what they wait in, or their guest time
 //! ```
 //!
-//! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and
+//! One pass over `/proc`; a process that goes away meanwhile is no error. [`WatchedVcpus`] then say what the vCPUs got and
 //! waited for.
 
 mod activity;
@@ -26,7 +26,7 @@ mod threads;
 mod vm;
 mod weight;
 
-pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
+pub use activity::{Activity, ThreadCounters, VcpuActivity, WatchedVcpus};
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use limit::cpu_limit;
 pub use passed_over::PassedOver;

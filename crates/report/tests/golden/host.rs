@@ -2,14 +2,12 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostListReport, HostPcpu, HostProbeReport,
-    HostVcpu, HostVerdict, HostVm, PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
+    Finding, HaltPollingFacts, HostListReport, HostProbeReport, HostVcpu, HostVerdict, HostVm, PauseExitFacts,
+    RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
 };
 
 /// Numbers that have no unit: ids, counts, and what the kernel itself leaves without.
 const PLAIN: &[&str] = &[
-    "samples",
-    "run_queue_samples",
     "pid",
     "cgroup_version",
     "cgroup_depth",
@@ -19,12 +17,6 @@ const PLAIN: &[&str] = &[
     "nice",
     "rt_priority",
     "runs",
-    "vcpus",
-    "run_queue_mean",
-    "run_queue_p50",
-    "run_queue_p90",
-    "run_queue_max",
-    "competing_mean",
     "pcpus_online",
     "value",
     "n",
@@ -32,7 +24,6 @@ const PLAIN: &[&str] = &[
     "shrink",
     "ple_gap",
     "ple_window",
-    "p95_cycles",
     "working_set_bytes",
 ];
 
@@ -61,8 +52,6 @@ fn list() -> HostListReport {
     HostListReport {
         schema: HostListReport::SCHEMA.into(),
         interval_ns: 1_000_000_000,
-        samples: 980,
-        run_queue_method: "sampled".into(),
         vms: vec![HostVm {
             name: "web".into(),
             pid: 4_000,
@@ -74,15 +63,14 @@ fn list() -> HostListReport {
             vcpus: vec![vcpu(0), HostVcpu { policy: Some("fifo".into()), rt_priority: Some(1), ..vcpu(1) }],
             notes: vec![],
         }],
-        pcpus: vec![HostPcpu::new(0, 2, vec![10, 20, 950], Some(2_800_000), Some(4_000_000))],
-        notes: vec!["run-queue lengths are sampled from the threads' states; only vCPUs count".into()],
+        notes: vec!["not root: other users' VMs are found only by their threads' names".into()],
     }
 }
 
 #[test]
 fn host_list_whole() {
     let json = check("host_list_whole", &list());
-    has(&json, &["interval_ns", "samples", "run_queue_method", "vms", "pcpus", "notes"]);
+    has(&json, &["interval_ns", "vms", "notes"]);
     units_are_named(&json, PLAIN);
 }
 
@@ -107,7 +95,6 @@ fn host_list_unknown() {
         exited: true,
         ..vcpu(0)
     }];
-    report.pcpus = vec![HostPcpu::new(1, 0, vec![980], None, None)];
     check("host_list_unknown", &report);
 }
 
@@ -151,21 +138,6 @@ fn probe() -> HostProbeReport {
             },
             "two threads on one CPU that hand a byte to and fro",
         ),
-        exit: known(
-            ExitFigures {
-                n: 1_000,
-                p50_ns: 700,
-                p95_ns: 800,
-                p95_cycles: 1_484,
-                leaves_guest: true,
-                side: ExitSide::Guest,
-            },
-            "CPUID, which leaves a guest of KVM",
-        ),
-        exit_from_host: known(
-            HostExitFigures { n: 1_000, p50_ns: 9_000, p95_ns: 9_500, p95_cycles: 19_000, side: ExitSide::Host },
-            "a VM of one page",
-        ),
         pause_exits: known(
             PauseExitFacts {
                 on: true,
@@ -196,18 +168,7 @@ fn host_probe_whole() {
     let json = check("host_probe_whole", &probe());
     has(
         &json,
-        &[
-            "hz",
-            "hrtick",
-            "preemption",
-            "base_slice_ns",
-            "fifo",
-            "slice_issues",
-            "switch",
-            "exit",
-            "pause_exits",
-            "verdict",
-        ],
+        &["hz", "hrtick", "preemption", "base_slice_ns", "fifo", "slice_issues", "switch", "pause_exits", "verdict"],
     );
     units_are_named(&json, PLAIN);
 }
@@ -229,11 +190,6 @@ fn host_probe_unknown() {
         fifo: known(false, "Operation not permitted"),
         slice_issues: vec![],
         switch: unknown(why),
-        exit: known(
-            ExitFigures { n: 1, p50_ns: 30, p95_ns: 40, p95_cycles: 100, leaves_guest: false, side: ExitSide::Guest },
-            "CPUID on bare metal",
-        ),
-        exit_from_host: unknown("there is no /dev/kvm"),
         pause_exits: unknown(why),
         halt_polling: unknown(why),
         vms: vec![VmNesting { name: "web".into(), pid: 4_000, cgroup: None, cgroup_depth: None }],
@@ -245,14 +201,4 @@ fn host_probe_unknown() {
         ..probe()
     };
     check("host_probe_unknown", &report);
-}
-
-#[test]
-fn a_probe_from_before_exits_had_sides_is_still_read() {
-    let mut json = serde_json::to_value(probe()).unwrap();
-    json.as_object_mut().unwrap().remove("exit_from_host");
-    json["exit"]["value"].as_object_mut().unwrap().remove("side");
-    let read: HostProbeReport = serde_json::from_value(json).unwrap();
-    assert_eq!(read.exit, probe().exit);
-    assert!(read.exit_from_host.value.is_none() && read.exit_from_host.from.contains("not measured"), "{read:?}");
 }
