@@ -58,11 +58,6 @@ def figures:
                {paper, simulated, agrees, fitted: (if .basis == "calibrated" then true else null end)}]]
     elif .schema == "gleaner.sim/1" then
         [.rows[] | [of(.vm, .workload, .beside, .slice, .policy), {items_per_s, speedup}]]
-    elif .schema == "gleaner.sim-recording/1" then
-        [["recorded", {wall_ms: (.recorded.wall_ns | ms), replayed_ms: (.replay.wall_ns | ms)}],
-         (.rows[] | ["\(.policy) elsewhere", {wall_ms: (.wall_ns | ms), policy_speedup}])]
-    elif .schema == "gleaner.record/1" then
-        [["recording", {threads, events, file_kb: (.file_bytes | over(1e3)), lost_events}]]
     elif .schema == "gleaner.cache-class/1" then
         [.programs[] | ["\(.name) | \(.class)", {llc_accesses_pki, llc_misses_pki, saved_ratio}]]
     elif .schema == null then

@@ -37,7 +37,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["daemon", "status", "explain", "top", "verify", "hold", "release", "reload", "capture", "config"],
     ),
     ("On a host", &["host"]),
-    ("Look and measure", &["probe", "record", "replay", "dump", "workload", "report"]),
+    ("Look and measure", &["probe", "replay", "dump", "workload", "report"]),
     ("Besides", &["params", "restore"]),
 ];
 
@@ -126,8 +126,6 @@ pub enum Command {
     Report(crate::report::ReportArgs),
     /// VMs and their vCPUs, for whoever runs the hypervisor: slices, cache, the host agent
     Host(crate::host::HostArgs),
-    /// Record what a program's threads do, to simulate it elsewhere
-    Record(crate::record::RecordArgs),
     /// Write what the daemon has recorded to a file
     Capture(crate::capture::CaptureArgs),
     /// Decide again what a capture recorded, as it was or with other parameters

@@ -16,7 +16,6 @@ mod machine;
 mod means;
 mod parameters;
 mod probe;
-mod record;
 mod report;
 mod restore;
 mod run;
@@ -69,7 +68,6 @@ fn obey() -> ExitCode {
         Command::Capture(args) => capture::take(&args),
         Command::Replay(args) => capture::replay(&args),
         Command::Dump(args) => capture::dump(&args),
-        Command::Record(args) => record::main(&args),
         Command::Params(args) => {
             parameters::print(&args);
             Ok(0)

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Said, finish, gleaner, is_root};
+use common::{Said, finish, gleaner};
 use std::ffi::OsStr;
 
 /// Commands that are no programs.
@@ -31,15 +31,6 @@ fn what_is_for_a_shell_is_told_to_be_given_to_one() {
     told(&["run", "--retain-for", "1ms"], 127);
     told(&["run", "--policy", "off"], 127);
     told(&["ab", "-n", "2", "--modes", "off,observe"], 127);
-}
-
-#[test]
-fn likewise_by_who_records_threads() {
-    if is_root() {
-        told(&["record", "--threads", "-o", "/dev/null"], 2);
-    } else {
-        gleaner_testing::skipped("needs root");
-    }
 }
 
 #[test]

@@ -394,7 +394,6 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
             "host probe",
             "host list --for 10ms",
             "workload pipeline --for 1s",
-            "record --threads -o /dev/null -- true",
             &format!("host slice --tid {own} --slice 1ms --for 100ms"),
             &format!("host slice --tid {own} --slice 1ms --for 100ms --no-enforce"),
             "host run --for 100ms",

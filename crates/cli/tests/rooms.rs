@@ -73,7 +73,6 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-workloads", knows: &["gleaner-model", "gleaner-sys"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
-    Room { name: "gleaner-recording", knows: &["gleaner-model"], outside: Some(&["thiserror", "zstd"]) },
     // What the commands of both binaries share.
     Room {
         name: "gleaner-command",
@@ -104,7 +103,6 @@ const ROOMS: &[Room] = &[
             "gleaner-workloads",
             "gleaner-report",
             "gleaner-stats",
-            "gleaner-recording",
             "gleaner-command",
         ],
         outside: None,
@@ -119,7 +117,7 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-papers"], outside: None },
     Room {
         name: "gleaner-sim",
-        knows: &["gleaner-model", "gleaner-decide", "gleaner-recording", "gleaner-scenario", "gleaner-papers"],
+        knows: &["gleaner-model", "gleaner-decide", "gleaner-scenario", "gleaner-papers"],
         outside: None,
     },
     Room {
@@ -132,8 +130,6 @@ const ROOMS: &[Room] = &[
         knows: &[
             "gleaner-model",
             "gleaner-decide",
-            // In tests: the roles that a recorded program plays.
-            "gleaner-observe",
             "gleaner-report",
             "gleaner-command",
             "gleaner-scenario",

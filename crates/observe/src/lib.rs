@@ -10,7 +10,6 @@
 //!   target: what runs already and is to be managed, and how it is found
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
-//!   thread_events: who ran, waited and woke whom, event by event
 //!   system_calls: how many a few processes make, for as long as places are compared
 //!   waking: who wakes whom among them, thread by thread, for as long as somebody asks
 //!   neighbours: who else steers these vCPUs
@@ -38,7 +37,6 @@ mod seen;
 mod system;
 mod system_calls;
 mod target;
-mod thread_events;
 mod vmm;
 mod waking;
 mod xen;
@@ -67,7 +65,6 @@ pub use seen::{Seen, SeenGroup};
 pub use system::online_cpus;
 pub use system_calls::SystemCallCounter;
 pub use target::{Cgroups, LastRoots, Selector, Target, TargetError, vcpus_of};
-pub use thread_events::{ThreadEventLosses, ThreadRecorder};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, PassedOver, PauseExitCounters, PauseExitRefusal, SchedPolicy, SelectError,
     ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, WatchedVcpus, cgroup_of, cpu_limit,

@@ -43,8 +43,8 @@ macro_rules! described {
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
         AbReport CacheClassReport CacheRecordReport CacheReport CaptureReport DoctorReport HostListReport
-        HostProbeReport HostRunReport ProbeReport RecordReport ReplayReport ReproductionReport
-        RunReport ScenarioReport SimRecordingReport SimReport SliceReport StatusReport SweepReport VerifyReport
+        HostProbeReport HostRunReport ProbeReport ReplayReport ReproductionReport
+        RunReport ScenarioReport SimReport SliceReport StatusReport SweepReport VerifyReport
         WorkloadReport XenListReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);

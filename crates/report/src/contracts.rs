@@ -3,9 +3,8 @@
 use crate::show::Shown;
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
-    HostProbeReport, HostRunReport, ProbeReport, RecordReport, ReplayReport, ReproductionReport, RunReport,
-    ScenarioReport, SimRecordingReport, SimReport, SliceReport, StatusReport, SweepReport, VerifyReport,
-    WorkloadReport, XenListReport, XenSliceReport,
+    HostProbeReport, HostRunReport, ProbeReport, ReplayReport, ReproductionReport, RunReport, ScenarioReport,
+    SimReport, SliceReport, StatusReport, SweepReport, VerifyReport, WorkloadReport, XenListReport, XenSliceReport,
 };
 use std::fmt;
 
@@ -34,12 +33,10 @@ contracts! {
     HostProbeReport: "gleaner.host-probe/1",
     HostRunReport: "gleaner.host-run/1",
     ProbeReport: "gleaner.probe/1",
-    RecordReport: "gleaner.record/1",
     ReplayReport: "gleaner.replay/1",
     ReproductionReport: "gleaner.reproduction/1",
     RunReport: "gleaner.run/1",
     ScenarioReport: "gleaner.scenario/1",
-    SimRecordingReport: "gleaner.sim-recording/1",
     SimReport: "gleaner.sim/1",
     SliceReport: "gleaner.slice/1",
     StatusReport: "gleaner.status/1",

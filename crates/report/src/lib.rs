@@ -18,7 +18,6 @@ mod host_probe;
 mod host_run;
 pub mod html;
 mod probe;
-mod recording;
 mod replay;
 mod reproduction;
 mod run;
@@ -52,7 +51,6 @@ pub use host_run::{
     HostTurn, HostTurnFigures, HostVmFigures, decision_lines, unfair_words,
 };
 pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
-pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use replay::{DamageRecord, ReplayAction, ReplayChange, ReplayDifference, ReplayGroup, ReplayReport};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, IdleEndedBy, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};

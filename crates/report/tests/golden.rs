@@ -14,8 +14,6 @@ mod capture;
 mod host;
 #[path = "golden/host_run.rs"]
 mod host_run;
-#[path = "golden/recording.rs"]
-mod recording;
 #[path = "golden/replay.rs"]
 mod replay;
 #[path = "golden/reproduction.rs"]

@@ -37,8 +37,6 @@ fn every_schema_has_its_place_on_the_page() {
         "cache",
         "cache-record",
         "sweep",
-        "record",
-        "sim-recording",
     ] {
         let needle = format!("gleaner.{schema}/1");
         assert!(examples.iter().any(|(_, text)| text.contains(&needle)), "no example of {schema}");

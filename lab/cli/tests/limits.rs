@@ -6,12 +6,10 @@
 mod common;
 
 use common::{LAB, Said, comes_true, finish, lab, pid_of, send};
-use gleaner_model::{Left, Nanos, ThreadEvent, ThreadHappening};
-use gleaner_sim::recording::{EndedBy, Header, Summary, Writer};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -124,44 +122,6 @@ fn extreme_numbers_in_scenarios_are_named() {
         let path = scenario(&folder, &workload, "");
         finish(lab(["sim", "run"]).arg(path)).with_status(2).naming(&["x.toml:11: granularity", "1h"]);
     }
-}
-
-/// A recording of a thread that computes for so long.
-fn recording(path: &Path, computes_ns: u64) {
-    let header = Header { kernel: "6.1".to_owned(), command: vec!["x".to_owned()], vcpus: 1 };
-    let mut writer = Writer::new(File::create(path).unwrap(), &header).unwrap();
-    let event = |at, what| ThreadEvent { at: Nanos(at), cpu: 0, tid: 7, what };
-    for event in [
-        event(0, ThreadHappening::Born { parent: None }),
-        event(0, ThreadHappening::In { from_idle: false }),
-        event(computes_ns, ThreadHappening::Out { ran: Nanos(computes_ns), why: Left::Ended }),
-    ] {
-        writer.event(&event).unwrap();
-    }
-    let summary = Summary { ended_by: EndedBy::Exit, events: 0, lost: 0, untracked: 0, wall_ns: computes_ns };
-    writer.finish(&summary).unwrap();
-}
-
-#[test]
-fn a_replay_that_cannot_end_is_told_and_one_that_is_ended_leaves_earlier_files_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("x.glthreads");
-    let kept = folder.path().join("kept.toml");
-    fs::write(&kept, "precious").unwrap();
-    let replay =
-        |more: &[&str]| finish(lab(["sim", "from-recording"]).arg(&file).arg("--scenario").arg(&kept).args(more));
-    for computes in [u64::MAX, u64::MAX / 2, 1 << 62] {
-        recording(&file, computes);
-        replay(&[]).with_status(2).naming(&["more than 100 days"]);
-    }
-    recording(&file, 3_000_000_000);
-    assert_eq!(fs::read_to_string(&kept).unwrap(), "precious");
-    // The answers are what is cut, not the replay before them.
-    let said = replay(&["--neighbour", "relay", "--pcpus", "1", "--max-events", "20k", "--json"]).with_status(0);
-    let result = json(&said.stdout);
-    assert_eq!((&result["stopped_by"], &result["rows"][0]["wall_ns"]), (&"max-events".into(), &Value::Null));
-    assert!(said.stderr.contains("PARTIAL RESULT: --max-events"), "{said:#?}");
-    assert!(fs::read_to_string(&kept).unwrap().contains("[[vm]]"));
 }
 
 #[test]
@@ -394,7 +354,5 @@ fn files_without_an_end_are_refused() {
             "{arguments:?}: {said:#?}"
         );
     }
-    for arguments in [&["sim", "from-recording", "/dev/zero"][..], &["cache", "run", "--trace", "/dev/zero"]] {
-        finish(&mut lab(arguments)).with_status(2);
-    }
+    finish(&mut lab(["cache", "run", "--trace", "/dev/zero"])).with_status(2);
 }

@@ -125,11 +125,6 @@ fn read(file: &Path) -> Result<Scenario, RunnerError> {
     let scenario = Scenario::read(file).map_err(|error| RunnerError::Input(error.to_string()))?;
     for vm in &scenario.vms {
         for workload in &vm.workloads {
-            if let gleaner_scenario::Workload::Recording(recording) = workload {
-                let what =
-                    "a recording can only be simulated (gleaner-lab sim run); give the VM a program or a command";
-                return Err(RunnerError::Input(format!("{}: {:?}: {what}", file.display(), recording.label)));
-            }
             if let gleaner_scenario::Workload::Command(command) = workload
                 && let Some(metric) = &command.metric
                 && let Err(error) = regex::Regex::new(metric)

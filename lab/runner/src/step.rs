@@ -162,8 +162,7 @@ impl Bench<'_> {
 
     fn endless(&self, guest: &Guest, choice: Choice) -> Vec<String> {
         let program = match self.workload(choice) {
-            // Recordings have been refused when the scenario was read.
-            Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1000000".to_owned()],
+            Workload::Nothing => vec!["sleep".to_owned(), "1000000".to_owned()],
             Workload::Program(program) => {
                 let endless = ["--for", "0s", "--progress-every", "100ms"].map(str::to_owned);
                 [program_words(program, false), endless.to_vec()].concat()
@@ -189,7 +188,7 @@ impl Bench<'_> {
             let guest = &mut guests[choice.vm];
             let id = guest.new_id();
             let program = match self.workload(*choice) {
-                Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1".to_owned()],
+                Workload::Nothing => vec!["sleep".to_owned(), "1".to_owned()],
                 Workload::Program(program) => {
                     let json = ["--json".to_owned(), format!("/tmp/{id}.workload")];
                     [program_words(program, true), json.to_vec()].concat()

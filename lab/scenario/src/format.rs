@@ -43,7 +43,6 @@ impl Serialize for Workload {
             Self::Nothing => serializer.serialize_str("nothing"),
             Self::Program(program) => program.serialize(serializer),
             Self::Command(command) => command.serialize(serializer),
-            Self::Recording(recording) => recording.serialize(serializer),
         }
     }
 }

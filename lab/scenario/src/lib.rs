@@ -246,8 +246,6 @@ pub enum Workload {
     Program(Program),
     /// Any command that the VM has.
     Command(CommandLine),
-    /// What a real program's threads did; only the simulator plays it back.
-    Recording(Recording),
 }
 
 /// A built-in program; what is `None` is the program's own default.
@@ -300,15 +298,6 @@ pub enum Better {
     Lower,
 }
 
-/// A recording of a program's threads (docs/research/recording.md).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Recording {
-    /// Unique within its VM; the file's name without its ending unless given.
-    pub label: String,
-    /// The file, relative to the scenario's.
-    pub recording: String,
-}
-
 impl Workload {
     /// Its name in results.
     pub fn label(&self) -> &str {
@@ -316,7 +305,6 @@ impl Workload {
             Self::Nothing => "nothing",
             Self::Program(program) => &program.label,
             Self::Command(command) => &command.label,
-            Self::Recording(recording) => &recording.label,
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::format::{Other, Time, WordOr};
 use crate::values::{Wrong, time, within, word_of};
-use crate::{Better, CommandLine, Program, Recording, Workload};
+use crate::{Better, CommandLine, Program, Workload};
 use serde::Deserialize;
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
@@ -24,12 +23,10 @@ pub(crate) struct RawWorkload {
     command: Option<Vec<String>>,
     metric: Option<String>,
     better: Option<Spanned<String>>,
-    recording: Option<String>,
 }
 
 impl Other for RawWorkload {
-    const EXPECTED: &'static str =
-        "\"nothing\", { program = \"pipeline\", ... }, { command = [\"sysbench\", ...] } or { recording = \"FILE\" }";
+    const EXPECTED: &'static str = "\"nothing\", { program = \"pipeline\", ... } or { command = [\"sysbench\", ...] }";
     fn from_map<'de, M: MapAccess<'de>>(map: M) -> Result<Self, M::Error> {
         Self::deserialize(MapAccessDeserializer::new(map))
     }
@@ -61,9 +58,6 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
         WordOr::Word(word) => return Err((span, format!("workload {word:?}; must be {}", RawWorkload::EXPECTED))),
         WordOr::Other(raw) => raw,
     };
-    if let Some(file) = raw.recording.clone() {
-        return check_recording(span, raw, file);
-    }
     let only_programs = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
     let label = |own: &str| raw.label.clone().unwrap_or_else(|| own.to_owned());
     let workload = match (raw.program, raw.command) {
@@ -113,19 +107,4 @@ fn check_better(better: Option<&Spanned<String>>, metric: bool) -> Result<Better
         ));
     }
     word_of("better", better)
-}
-
-fn check_recording(span: Range<usize>, raw: RawWorkload, recording: String) -> Result<Workload, Wrong> {
-    let counts = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
-    let words = raw.program.is_some() || raw.args.is_some() || raw.command.is_some();
-    let words = words || raw.metric.is_some() || raw.better.is_some();
-    if counts || words {
-        return Err((span, "a recording has a label besides, and nothing else".to_owned()));
-    }
-    let own = Path::new(&recording).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let label = raw.label.or(own).unwrap_or_default();
-    if label.is_empty() || label == "nothing" {
-        return Err((span, format!("a label cannot be {label:?}")));
-    }
-    Ok(Workload::Recording(Recording { label, recording }))
 }

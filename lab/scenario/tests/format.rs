@@ -69,17 +69,6 @@ policies = ["off", { policy = "full", profile = "frugal", timeout = "run", obser
 }
 
 #[test]
-fn a_recording_is_a_file_and_named_after_it() {
-    let workloads = r#"[{ recording = "runs/make.glthreads" }, { recording = "b", label = "other" }, { program ="#;
-    let scenario = with("[{ program =", workloads).unwrap();
-    let labels: Vec<&str> = scenario.vms[0].workloads.iter().map(Workload::label).collect();
-    assert_eq!(labels, ["make", "other", "pipeline"]);
-    let Workload::Recording(recording) = &scenario.vms[0].workloads[0] else { panic!() };
-    assert_eq!(recording.recording, "runs/make.glthreads");
-    assert_eq!(parse(&scenario.to_toml().unwrap()).unwrap(), scenario);
-}
-
-#[test]
 fn pins_are_for_all_vcpus_or_for_each() {
     let pins = |pin: &str| {
         with("vcpus = 2", &format!("vcpus = 2\npin = {pin}"))
@@ -155,8 +144,7 @@ fn mistakes_are_named_with_their_line() {
         ("vcpus = 2", "vcpus = 2\nbaseline = \"app\"", 9, "the VM itself"),
         ("vcpus = 2", "vcpus = 2\nbaseline = \"plain\"", 9, "must be another measured VM (there is none)"),
         ("granularity = \"20us\"", "granularity = 20", 10, "invalid type"),
-        ("{ program = \"pipeline\",", "{ recording = \"a.glthreads\",", 10, "a label besides, and nothing else"),
-        ("[{ program", "[{ recording = \"\" }, { program", 10, "a label cannot be"),
+        ("[{ program", "[{ command = [\"ls\"], label = \"\" }, { program", 10, "a label cannot be"),
     ] {
         let error = with(old, new).map(|_| ()).expect_err(new);
         assert!(error.starts_with(&format!("x.toml:{line}: ")), "{new}: line {line} is not in: {error}");

@@ -48,7 +48,6 @@ mod ids;
 mod observer;
 mod policies;
 pub mod program;
-pub mod recording;
 pub mod reproduce;
 mod result;
 mod run;

@@ -9,16 +9,12 @@ use crate::engine::Time;
 use crate::ids::PcpuIx;
 use crate::program::catalogue::{self, Plan as WorkPlan};
 use crate::program::{Span, Workload};
-use crate::recording;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Policy, RetainMeans, VcpuId};
 use gleaner_scenario::{
     Choice, Combination, HostSlice, PolicyChoice, Program, Role, Scenario, SimCosts, SimIdleStates, SimScheduler,
     Simulator, TimeoutFrom, Vm, Workload as Asked,
 };
-use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
 use std::time::Duration;
 
 fn ns(time: Duration) -> Time {
@@ -111,29 +107,7 @@ fn with_slice(simulator: &Simulator, combination: &Combination) -> Simulator {
 /// What a policy file says; the caller reads it.
 pub type ReadParams<'a> = &'a dyn Fn(&str) -> Result<GuestParams, String>;
 
-/// What a recording plays back; the caller reads it.
-pub type ReadRecording<'a> = &'a dyn Fn(&str) -> Result<Workload, String>;
-
-/// The files that a scenario names.
-#[derive(Clone, Copy)]
-pub struct Files<'a> {
-    /// Policies.
-    pub params: ReadParams<'a>,
-    /// Recordings.
-    pub recording: ReadRecording<'a>,
-}
-
-/// Reads a recording.
-///
-/// # Errors
-/// What is wrong with it, with its path.
-pub fn read_recording(path: &Path) -> Result<recording::Replay, String> {
-    let wrong = |error: recording::RecordingError| format!("{}: {error}", path.display());
-    let file = File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    recording::convert(recording::Reader::new(BufReader::new(file)).map_err(wrong)?).map_err(wrong)
-}
-
-/// The configuration of one combination in one round. Recordings are read anew, from where the process is.
+/// The configuration of one combination in one round.
 ///
 /// # Errors
 /// If the scenario asks for what cannot be simulated: a command, an unknown program, a pin outside the machine.
@@ -143,26 +117,12 @@ pub fn config(
     seed: u64,
     read_params: ReadParams<'_>,
 ) -> Result<Config, SimError> {
-    let recording = |file: &str| read_recording(Path::new(file)).map(|replay| replay.workload);
-    config_with(scenario, combination, seed, Files { params: read_params, recording: &recording })
-}
-
-/// As [`config`], with all files read by the caller.
-///
-/// # Errors
-/// As [`config`].
-pub fn config_with(
-    scenario: &Scenario,
-    combination: &Combination,
-    seed: u64,
-    files: Files<'_>,
-) -> Result<Config, SimError> {
     let default = Simulator::default();
     let simulator = &with_slice(scenario.simulator.as_ref().unwrap_or(&default), combination);
     let cpus = cpus(scenario, simulator);
     let costs = costs(simulator)?;
     let choices = combination.measured.iter().chain(&combination.background);
-    let vms = choices.map(|choice| vm(scenario, choice, &cpus, costs, simulator, files));
+    let vms = choices.map(|choice| vm(scenario, choice, &cpus, costs, simulator, read_params));
     let mut config = Config::new(host(simulator, cpus.len()), vms.collect::<Result<_, _>>()?);
     config.host.adaptive = (combination.slice == Some(HostSlice::Adaptive)).then(AdaptiveSlices::default);
     config.seed = seed;
@@ -176,11 +136,11 @@ fn vm(
     cpus: &[VcpuId],
     costs: Costs,
     simulator: &Simulator,
-    files: Files<'_>,
+    read_params: ReadParams<'_>,
 ) -> Result<VmConfig, SimError> {
     let vm = &scenario.vms[choice.vm];
     let measured = vm.role == Role::Measured;
-    let workload = workload(vm, &vm.workloads[choice.workload], measured, files)?;
+    let workload = workload(vm, &vm.workloads[choice.workload], measured)?;
     let mut config = VmConfig::new(&vm.name, vm.vcpus, costs, workload);
     config.measured = measured;
     config.slice = simulator.slice.map(ns);
@@ -191,7 +151,7 @@ fn vm(
     } else if vm.modules.iter().any(|module| module == "haltpoll") {
         config.idle = IdleLoop::HALTPOLL;
     }
-    config.gleaner = managed(&vm.policies[choice.policy], files.params)?;
+    config.gleaner = managed(&vm.policies[choice.policy], read_params)?;
     Ok(config)
 }
 
@@ -222,17 +182,10 @@ fn affinity(vm: &Vm, cpus: &[VcpuId]) -> Result<Vec<Vec<PcpuIx>>, SimError> {
     vm.pin.iter().map(|set| set.iter().map(place).collect()).collect()
 }
 
-fn workload(vm: &Vm, asked: &Asked, measured: bool, files: Files<'_>) -> Result<Workload, SimError> {
+fn workload(vm: &Vm, asked: &Asked, measured: bool) -> Result<Workload, SimError> {
     let program = match asked {
         Asked::Nothing => return Ok(Workload::nothing()),
         Asked::Program(program) => program,
-        Asked::Recording(recording) if measured => {
-            return (files.recording)(&recording.recording).map_err(SimError::Config);
-        }
-        Asked::Recording(recording) => {
-            let what = format!("virtual machine {}: the recording {:?} ends", vm.name, recording.label);
-            return Err(SimError::Config(format!("{what}, so it can be measured but be no neighbour")));
-        }
         Asked::Command(command) => {
             let what = format!("virtual machine {}: a command ({}) cannot be simulated", vm.name, command.label);
             return Err(SimError::Config(format!("{what}; give it a program: {}", names())));

@@ -10,7 +10,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 /// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal
@@ -233,15 +232,6 @@ impl Listener {
             }
         }
     }
-}
-
-/// Listens in a thread of its own, as long as somebody receives.
-pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failure> {
-    let listener = Listener::new(inherited)?;
-    let thread = std::thread::Builder::new().name("gleaner-signals".into());
-    let refused = |error| Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)));
-    let all = move || while listener.next(None).is_some_and(|event| events.send(event).is_ok()) {};
-    thread.spawn(all).map(drop).map_err(refused)
 }
 
 /// `None` for what is nobody else's.

@@ -3,8 +3,8 @@
 use crate::show::{Document, Shown};
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
-    HostRunReport, ProbeReport, RecordReport, ReproductionReport, RunReport, ScenarioReport, SimRecordingReport,
-    SimReport, SliceReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
+    HostRunReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport, SliceReport, SweepReport,
+    WorkloadReport, XenListReport, XenSliceReport,
 };
 use crate::{ab, run, workload};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Re
 }
 
 /// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 20] = [
+const KNOWN: [(&str, &str, Reader); 18] = [
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
@@ -64,8 +64,6 @@ const KNOWN: [(&str, &str, Reader); 20] = [
     (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),
     (XenSliceReport::SCHEMA, "gleaner host slice", printed::<XenSliceReport>),
     (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
-    (SimRecordingReport::SCHEMA, "gleaner-lab sim from-recording", printed::<SimRecordingReport>),
-    (RecordReport::SCHEMA, "gleaner record", printed::<RecordReport>),
     (CacheReport::SCHEMA, "gleaner-lab cache run", printed::<CacheReport>),
     (CacheRecordReport::SCHEMA, "gleaner-lab cache record", printed::<CacheRecordReport>),
 ];

@@ -118,10 +118,6 @@ fn unknown(start: &[u8]) -> String {
         ),
         (b"PERFILE2", "a file of perf's; 'gleaner-lab cache record -- CMD' makes a trace"),
         (b"\x7fELF", "a program or library; 'gleaner-lab cache record -- CMD' makes a trace of one"),
-        (
-            b"GLTHRD",
-            "a recording of threads, which 'gleaner-lab sim from-recording' plays back; 'gleaner-lab cache record -- CMD' makes one of accesses",
-        ),
     ];
     let what = known.into_iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, what)| what.to_owned());
     what.unwrap_or_else(|| format!("no trace that is known here (it is none of {})", Format::NAMES.join(", ")))

@@ -1,6 +1,5 @@
 //! `gleaner-lab sim`: hosts and guests that you do not have, with the policy code that you ship.
 
-mod from_recording;
 pub(crate) mod limits;
 mod list;
 mod probe;
@@ -24,8 +23,6 @@ enum SimCommand {
     Run(run::RunArgs),
     /// Simulate a scenario over a grid of parameters and seeds, on all cores or shared out over machines
     Sweep(sweep::SweepArgs),
-    /// Play a recording back elsewhere: more vCPUs, a neighbour, other slices, Gleaner
-    FromRecording(from_recording::FromRecordingArgs),
     /// What can be simulated: programs, schedulers, costs and where their values are from
     List(list::ListArgs),
     /// Simulate a table or figure of the two papers, and compare with what they say
@@ -36,7 +33,6 @@ pub fn main(args: &SimArgs) -> Result<u8, Failure> {
     match &args.command {
         SimCommand::Run(args) => run::main(args),
         SimCommand::Sweep(args) => sweep::main(args),
-        SimCommand::FromRecording(args) => from_recording::main(args),
         SimCommand::List(args) => list::main(args),
         SimCommand::Reproduce(args) => reproduce::main(args),
     }

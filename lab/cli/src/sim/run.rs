@@ -8,11 +8,7 @@ use gleaner_command::failure::Failure;
 use gleaner_command::files::Destination;
 use gleaner_command::output::Output;
 use gleaner_scenario::{Plan, Scenario};
-use gleaner_sim::program::Workload;
-use gleaner_sim::scenario::Files;
 use gleaner_sim::{Moment, Simulation, Timeline, scenario};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -88,9 +84,6 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
     let folder = args.file.parent().unwrap_or(Path::new("."));
     let read_params =
         |file: &str| gleaner_command::params::read_params(&folder.join(file)).map_err(|failure| failure.message);
-    let recordings = RefCell::new(BTreeMap::new());
-    let read_recording = |file: &str| read_once(&mut recordings.borrow_mut(), &folder.join(file));
-    let files = Files { params: &read_params, recording: &read_recording };
     let all = f64::from(rounds) * plan.combinations().len() as f64;
     let (mut done, mut timeline, mut events) = (Vec::new(), None, 0);
     'all: for round in 0..rounds {
@@ -101,7 +94,7 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
             }
             watch.doing(format!("run {} of {all}", done.len() + 1));
             let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
-            let mut config = scenario::config_with(scenario, combination, seed, files).map_err(wrong)?;
+            let mut config = scenario::config(scenario, combination, seed, &read_params).map_err(wrong)?;
             config.trace = trace && done.is_empty();
             let names = config.vms.iter().map(|vm| (vm.name.clone(), vm.vcpus)).collect();
             let host = config.host.clone();
@@ -123,14 +116,6 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
         return Err(nothing_done(watch.stopped()));
     }
     Ok((done, timeline, watch.stopped()))
-}
-
-/// Every combination plays the same recordings.
-fn read_once(known: &mut BTreeMap<PathBuf, Workload>, path: &Path) -> Result<Workload, String> {
-    if !known.contains_key(path) {
-        known.insert(path.to_owned(), scenario::read_recording(path)?.workload);
-    }
-    Ok(known[path].clone())
 }
 
 /// A place for the trace: what is there stays until the new one is whole.
