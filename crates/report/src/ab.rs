@@ -6,11 +6,11 @@ mod shown;
 pub(crate) use shown::documents;
 
 use crate::text::program;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner ab` measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbReport {
     pub schema: String,
     /// The command and its arguments.
@@ -69,8 +69,7 @@ impl AbReport {
 }
 
 /// What a mode comes to against the first; each field as of the report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbComparison {
     pub mode: String,
     /// How much better it is.
@@ -85,8 +84,7 @@ pub struct AbComparison {
 }
 
 /// A mode and the medians over its runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbMode {
     /// A policy's name.
     pub mode: String,
@@ -99,8 +97,7 @@ pub struct AbMode {
 }
 
 /// Means, and standard deviations of the sample.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbSpread {
     /// From exec to exit.
     pub wall_ns_mean: u64,
@@ -113,8 +110,7 @@ pub struct AbSpread {
 }
 
 /// Medians over the runs of a mode.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbMedians {
     /// From exec to exit.
     pub wall_ns: u64,
@@ -135,8 +131,7 @@ pub struct AbMedians {
 }
 
 /// A figure read from the command's output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbMetric {
     /// What it is called.
     pub name: String,
@@ -146,16 +141,14 @@ pub struct AbMetric {
     pub better: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbMachine {
     pub kernel: String,
     /// vCPUs that the command might use.
     pub vcpus: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbRun {
     /// A policy's name.
     pub mode: String,
@@ -189,8 +182,7 @@ pub struct AbRun {
 }
 
 /// How much better the second mode is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbSpeedup {
     /// Median of the pairs' ratios: above 1 the second mode is better.
     pub median: f64,
@@ -202,8 +194,7 @@ pub struct AbSpeedup {
 
 /// The second mode's costs as ratios to the first's: medians over pairs; null where the first had none, or there is no
 /// pair.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbSideCosts {
     pub cpu_time_ratio: Option<f64>,
     /// CPU time without what yielding threads spent on bridging idle time.

@@ -2,11 +2,11 @@
 
 use crate::show::{Document, Row, Shown, line, notes, table};
 use crate::text::{bytes, count, fixed, partial, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner-lab cache run` simulated.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
     pub schema: String,
     pub machine: CacheMachine,
@@ -23,8 +23,7 @@ pub struct CacheReport {
 }
 
 /// The machine that was simulated; what is not here is Table V's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheMachine {
     /// Cores that share the last level.
     pub cores: u64,
@@ -51,8 +50,7 @@ pub struct CacheMachine {
     pub seed: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheContext {
     /// Its trace, or the profile it was made up from.
     pub name: String,
@@ -80,8 +78,7 @@ pub struct CacheContext {
 }
 
 /// What a context did at one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheLevel {
     /// Demand accesses.
     pub accesses: u64,
@@ -92,8 +89,7 @@ pub struct CacheLevel {
 }
 
 /// Transfers of cache lines from and to memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheMemory {
     /// Because a demand access missed.
     pub reads: u64,

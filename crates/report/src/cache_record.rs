@@ -2,11 +2,11 @@
 
 use crate::show::{Document, Shown, line, notes};
 use crate::text::{bytes, count};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRecordReport {
     pub schema: String,
     /// The program and its arguments.

@@ -2,11 +2,11 @@
 
 use crate::show::{Document, Shown, line};
 use crate::text::{count, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The file that `gleaner capture` wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureReport {
     pub schema: String,
     /// As it was named.

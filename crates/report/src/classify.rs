@@ -5,11 +5,11 @@ use crate::show::{
     verdict,
 };
 use crate::text::{bytes, partial};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner-lab cache classify` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheClassReport {
     pub schema: String,
     /// The last-level cache that is judged against.
@@ -34,8 +34,7 @@ pub struct CacheClassReport {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheClassProgram {
     /// What it is called.
     pub name: String,
@@ -62,8 +61,7 @@ pub struct CacheClassProgram {
 }
 
 /// A point of a miss-ratio curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheClassPoint {
     pub size_bytes: u64,
     /// Misses per 1,000 instructions.

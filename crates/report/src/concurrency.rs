@@ -1,12 +1,12 @@
 //! How many threads of a program ran or waited to run at once, as results say it.
 
 use crate::text::percent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Shares of the time in which so many were runnable: on a vCPU, or waiting for one. Null without BPF.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Concurrency {
     pub none_ratio: Option<f64>,
     pub one_ratio: Option<f64>,

@@ -2,11 +2,11 @@
 
 use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, fact, facts, quantile, table, verdict};
 use crate::text::{percent, sentence, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner doctor` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorReport {
     pub schema: String,
     pub machine: MachineFacts,
@@ -27,8 +27,7 @@ pub struct DoctorReport {
     pub advice: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineFacts {
     /// `KVM`, `Xen`, ...; null on bare metal.
     pub hypervisor: Option<String>,
@@ -40,8 +39,7 @@ pub struct MachineFacts {
     pub idle_driver: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StealFacts {
     /// How long it was sampled.
     pub sampled_ns: u64,
@@ -50,8 +48,7 @@ pub struct StealFacts {
 }
 
 /// Whether HLT gives the vCPU away: setting B against C.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HaltCost {
     /// Gap between wake-ups.
     pub gap_ns: u64,
@@ -67,8 +64,7 @@ pub struct HaltCost {
     pub halting_costs: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capability {
     pub name: String,
     /// Whether it works here.
@@ -78,8 +74,7 @@ pub struct Capability {
 }
 
 /// Somebody else who steers these vCPUs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Neighbour {
     /// `sched_ext`, `gleaner`, `tuned`, `irqbalance` or `idle=poll`.
     pub name: String,
@@ -88,8 +83,7 @@ pub struct Neighbour {
     pub respected: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Whether a program with frequent short waits would benefit here; null when it could not be told.
     pub would_benefit: Option<bool>,

@@ -1,11 +1,11 @@
 //! `gleaner.host-list/1`: the VMs of this host, what their vCPUs got and waited for.
 
 use crate::show::{Document, Part, Row, Shown, line, notes, table};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner host list` saw.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostListReport {
     pub schema: String,
     /// How long was watched.
@@ -16,8 +16,7 @@ pub struct HostListReport {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostVm {
     /// Its name; `VMM-PID` where nothing tells.
     pub name: String,
@@ -38,8 +37,7 @@ pub struct HostVm {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostVcpu {
     /// As its VM numbers it.
     pub index: u32,

@@ -2,11 +2,11 @@
 
 use crate::show::{Document, Shown, fact, verdict};
 use crate::text::{bytes, count, sentence, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner host probe` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostProbeReport {
     pub schema: String,
     pub kernel: String,
@@ -47,8 +47,7 @@ pub struct HostProbeReport {
 }
 
 /// Something found, or not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding<T> {
     /// Null: unknown.
     pub value: Option<T>,
@@ -57,8 +56,7 @@ pub struct Finding<T> {
 }
 
 /// Something that kernels of a range do to slices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceIssueFact {
     /// A word for it.
     pub id: String,
@@ -70,8 +68,7 @@ pub struct SliceIssueFact {
     pub text: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchFigures {
     /// The CPU it was measured on.
     pub pcpu: u32,
@@ -83,8 +80,7 @@ pub struct SwitchFigures {
 }
 
 /// A switch between threads that read a working set at every turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefillFigures {
     /// Bytes of each of the two threads.
     pub working_set_bytes: u64,
@@ -95,8 +91,7 @@ pub struct RefillFigures {
     pub p95_ns: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PauseExitFacts {
     /// Whether it is on.
     pub on: bool,
@@ -104,8 +99,7 @@ pub struct PauseExitFacts {
     pub parameters: std::collections::BTreeMap<String, u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HaltPollingFacts {
     /// Longest poll; 0: off.
     pub longest_ns: u64,
@@ -116,8 +110,7 @@ pub struct HaltPollingFacts {
 }
 
 /// A VM's place in the hierarchy of cgroups.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VmNesting {
     pub name: String,
     pub pid: i32,
@@ -128,8 +121,7 @@ pub struct VmNesting {
 }
 
 /// How slices can be delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostVerdict {
     /// The shortest slice that can be delivered; null where even that is not known.
     pub shortest_slice_ns: Option<u64>,

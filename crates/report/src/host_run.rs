@@ -3,11 +3,11 @@
 use crate::show::{Document, Part, Row, Shown, bad, line, notes, table};
 use crate::text::{count, percent, time};
 use gleaner_model::{HostAction, HostDecision, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner host run` has to say at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRunReport {
     pub schema: String,
     /// `static` or `adaptive`.
@@ -50,8 +50,7 @@ pub struct HostRunReport {
 }
 
 /// The policy and slices for all, in turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostInTurn {
     /// How long the policy had for itself first.
     pub lead_ns: u64,
@@ -61,8 +60,7 @@ pub struct HostInTurn {
     pub turns: Vec<HostTurn>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostTurn {
     /// Counted from 0: in each pass everybody has one turn.
     pub pass: u32,
@@ -75,8 +73,7 @@ pub struct HostTurn {
 }
 
 /// A VM in the turns of one slice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostTurnFigures {
     /// The slice for all; null for the policy's.
     pub slice_ns: Option<u64>,
@@ -86,8 +83,7 @@ pub struct HostTurnFigures {
     pub figures: HostVmFigures,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPrice {
     /// The switch itself.
     pub direct_ns: u64,
@@ -99,8 +95,7 @@ pub struct HostPrice {
     pub from: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostEnforcement {
     /// `ticker`, `hrtick` (the kernel's own), or `none`.
     pub method: String,
@@ -113,8 +108,7 @@ pub struct HostEnforcement {
     pub pcpus: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRunVm {
     pub vm: u32,
     pub name: String,
@@ -138,8 +132,7 @@ pub struct HostRunVm {
 }
 
 /// From a moment on, this slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostSlice {
     /// Since the agent began.
     pub at_ns: u64,
@@ -147,8 +140,7 @@ pub struct HostSlice {
 }
 
 /// What a VM's vCPUs did over some windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostVmFigures {
     pub observed_ns: u64,
     /// CPUs used.
@@ -169,8 +161,7 @@ pub struct HostVmFigures {
     pub delivered_p90_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDecisionRecord {
     /// Since the agent began.
     pub at_ns: u64,
@@ -188,8 +179,7 @@ impl From<&HostDecision> for HostDecisionRecord {
 }
 
 /// VMs that share pCPUs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRunSet {
     /// Their processes.
     pub vms: Vec<u32>,

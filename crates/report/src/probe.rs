@@ -2,11 +2,11 @@
 
 use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, fact, line, notes, quantile, table, verdict};
 use crate::text::time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner probe` measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     pub schema: String,
     /// Sleep between two wake-ups.
@@ -28,8 +28,7 @@ pub struct ProbeReport {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeansResult {
     /// `halted`, `idle-poll`, `haltpoll`, `pm-qos` or `yielding`.
     pub means: String,
@@ -40,8 +39,7 @@ pub struct MeansResult {
 }
 
 /// One means at one gap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeansCell {
     /// Sleep between two wake-ups.
     pub gap_ns: u64,
@@ -64,8 +62,7 @@ impl MeansCell {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingResult {
     /// `A`: same vCPU. `B`: other vCPU, retained. `C`: other vCPU, halted. `D`: other vCPU, contended.
     pub setting: String,
@@ -79,8 +76,7 @@ pub struct SettingResult {
     pub steal_ratio: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeOuts {
     /// mean C - mean B.
     pub frugal_ns: u64,

@@ -3,12 +3,12 @@
 use crate::run::DecisionRecord;
 use crate::show::{Document, Row, Shown, line, table};
 use crate::text::{count, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What `gleaner replay` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayReport {
     pub schema: String,
     pub file: String,
@@ -24,8 +24,7 @@ pub struct ReplayReport {
 }
 
 /// A parameter that is another than the one recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayChange {
     pub key: String,
     /// As it was, in the first group.
@@ -34,8 +33,7 @@ pub struct ReplayChange {
 }
 
 /// What came of one group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayGroup {
     pub name: String,
     pub windows: u64,
@@ -50,8 +48,7 @@ pub struct ReplayGroup {
 }
 
 /// How often an action was decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayAction {
     /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
     pub action: String,
@@ -62,8 +59,7 @@ pub struct ReplayAction {
 }
 
 /// A window by which something else is decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayDifference {
     /// When it ended.
     pub at_ns: u64,
@@ -76,8 +72,7 @@ pub struct ReplayDifference {
 }
 
 /// A place of a file that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DamageRecord {
     /// Byte of the file, from 0.
     pub offset: u64,

@@ -4,11 +4,11 @@
 mod chart;
 mod shown;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a reproduction gave, beside what the paper says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReproductionReport {
     pub schema: String,
     /// Which figure or table, such as `micro:fig10`.
@@ -26,8 +26,7 @@ pub struct ReproductionReport {
 }
 
 /// One of the simulation's parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReproductionParameter {
     /// Its name, with the unit.
     pub name: String,
@@ -36,8 +35,7 @@ pub struct ReproductionParameter {
 }
 
 /// One figure, or one statement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReproductionRow {
     /// Which mix, workload or group of them.
     pub case: String,

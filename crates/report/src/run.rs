@@ -9,12 +9,12 @@ use crate::concurrency::Concurrency;
 use crate::status::StatusTrial;
 use crate::text::percent;
 use gleaner_model::{Decision, Distribution, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What `gleaner run` has to say at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
     pub schema: String,
     /// The command and its arguments.
@@ -94,8 +94,7 @@ pub struct RunReport {
 }
 
 /// Idle periods by what ended them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleEndedBy {
     /// An interrupt, of a device or a timer.
     pub interrupts: u64,
@@ -118,8 +117,7 @@ impl fmt::Display for IdleEndedBy {
 }
 
 /// The time of one vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VcpuTimes {
     pub vcpu: u32,
     /// At work, for whomever.
@@ -133,8 +131,7 @@ pub struct VcpuTimes {
 }
 
 /// The paper's lengths.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ObservedLengths {
     /// l_comp: a vCPU's busy time between two idle periods.
     pub l_comp: Option<LengthStats>,
@@ -147,8 +144,7 @@ pub struct ObservedLengths {
 }
 
 /// A length: its mean, and its distribution where the observer sees one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LengthStats {
     pub mean_ns: f64,
     /// How many were seen; null where only the ratio of sums is known.
@@ -177,8 +173,7 @@ impl LengthStats {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Means {
     /// `bpf` or `procfs`; null when nothing was observed.
     pub observer: Option<String>,
@@ -191,8 +186,7 @@ pub struct Means {
     pub yielding: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionRecord {
     /// Since exec.
     pub at_ns: u64,

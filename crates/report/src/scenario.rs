@@ -8,12 +8,12 @@ pub use in_turn::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
 
 use crate::{LatencyReport, RunReport};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What the test bed measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScenarioReport {
     pub schema: String,
     /// The scenario's name.
@@ -39,8 +39,7 @@ pub struct ScenarioReport {
     pub summary: Vec<ScenarioRow>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
     /// CPUs online.
     pub cpus: u32,
@@ -54,8 +53,7 @@ pub struct HostFacts {
 }
 
 /// One virtual machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VmFacts {
     /// Its name in the scenario.
     pub vm: String,
@@ -76,8 +74,7 @@ pub struct VmFacts {
 }
 
 /// One run of a measured workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScenarioRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -125,8 +122,7 @@ pub struct ScenarioRun {
 }
 
 /// A figure found in a command's output.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricFound {
     /// Above 0.
     pub value: f64,
@@ -135,8 +131,7 @@ pub struct MetricFound {
 }
 
 /// What `gleaner host slice` or `gleaner host run` said of a run's slices, background and measured VMs together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeliveredSlices {
     /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null
     /// without BPF.
@@ -158,8 +153,7 @@ pub struct DeliveredSlices {
 }
 
 /// What a VM in the background did during a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackgroundRate {
     pub vm: String,
     /// The workload's label, or `nothing`.
@@ -169,8 +163,7 @@ pub struct BackgroundRate {
 }
 
 /// A background workload alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoloRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -185,8 +178,7 @@ pub struct SoloRun {
 }
 
 /// Figures of `gleaner.run/1`, under the same names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunFigures {
     /// Idle time bridged, summed over vCPUs.
     pub retained_ns: u64,

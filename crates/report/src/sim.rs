@@ -3,11 +3,11 @@
 mod shown;
 
 use crate::DecisionRecord;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner-lab sim run` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimReport {
     pub schema: String,
     pub scenario: String,
@@ -26,8 +26,7 @@ pub struct SimReport {
 }
 
 /// The simulated host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimHost {
     /// Physical CPUs.
     pub pcpus: u32,
@@ -41,8 +40,7 @@ pub struct SimHost {
     pub ple: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SimCost {
     pub name: String,
     /// How long it takes.
@@ -52,8 +50,7 @@ pub struct SimCost {
 }
 
 /// One simulation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimRun {
     /// From 0.
     pub round: u32,
@@ -77,8 +74,7 @@ pub struct SimRun {
 
 /// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus *
 /// end_ns`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimVm {
     /// Its name.
     pub vm: String,
@@ -137,8 +133,7 @@ pub struct SimVm {
 }
 
 /// A measured workload under a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimRow {
     pub vm: String,
     pub workload: String,

@@ -2,11 +2,11 @@
 
 use crate::show::{Document, Row, Shown, line, notes, table};
 use crate::text::{count, percent, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner host slice` did and saw.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceReport {
     pub schema: String,
     /// The slice asked for.
@@ -50,8 +50,7 @@ pub struct SliceReport {
     pub restored: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceThread {
     /// Its id.
     pub tid: i32,
@@ -94,8 +93,7 @@ pub struct SliceThread {
 }
 
 /// One CPU's ticker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceCpu {
     pub cpu: u32,
     /// Times the ticker woke.

@@ -7,11 +7,11 @@ use crate::host_run::HostDecisionRecord;
 use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::verify::VerifiedFile;
 use gleaner_model::{CLEARLY_FASTER, Nanos, Reason};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The daemon at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
     pub schema: String,
     /// Of the program.
@@ -63,8 +63,7 @@ pub struct StatusReport {
 }
 
 /// What the daemon took of CPUs lately.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusCost {
     /// In how long: some ten seconds.
     pub elapsed_ns: u64,
@@ -91,8 +90,7 @@ impl StatusCost {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusMachine {
     /// `KVM`, `Xen`, ...; null on bare metal, and where nothing tells.
     pub hypervisor: Option<String>,
@@ -101,8 +99,7 @@ pub struct StatusMachine {
     pub vcpus: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusTimes {
     /// How long they were watched; 0: not at all, because no group runs.
     pub observed_ns: u64,
@@ -114,8 +111,7 @@ pub struct StatusTimes {
     pub vcpus: Vec<StatusVcpuTimes>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusVcpuTimes {
     pub vcpu: u32,
     /// At work, for whomever; null where unknown, as below.
@@ -129,8 +125,7 @@ pub struct StatusVcpuTimes {
 }
 
 /// What a group did in the last one to two seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusRecent {
     pub observed_ns: u64,
     pub cpu_time_ns: u64,
@@ -147,16 +142,14 @@ pub struct StatusRecent {
 }
 
 /// A vCPU that is kept awake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusVcpu {
     pub vcpu: u32,
     /// For how long.
     pub timeout_ns: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusGroup {
     /// That of the configuration; with what a wildcard stands for behind it.
     pub name: String,
@@ -211,8 +204,7 @@ pub struct StatusGroup {
 }
 
 /// A group that the configuration names, and that is not managed now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusWaiting {
     /// That of the configuration.
     pub name: String,
@@ -221,8 +213,7 @@ pub struct StatusWaiting {
 }
 
 /// The host agent at one moment: what it gives the VMs of this machine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusHost {
     /// Its process; null: it does not run now.
     pub pid: Option<u32>,
@@ -245,8 +236,7 @@ pub struct StatusHost {
     pub warnings: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusVm {
     pub vm: u32,
     /// What its monitor calls it.
@@ -275,8 +265,7 @@ impl StatusGroup {
 }
 
 /// A trial: windows with and without retention, in turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusTrial {
     /// When it ended.
     pub at_ns: u64,

@@ -3,12 +3,12 @@
 use crate::show::{Document, Row, Shown, line, table};
 use crate::text::{self, count};
 use gleaner_stats::median;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What `gleaner-lab sim sweep` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepReport {
     pub schema: String,
     pub scenario: String,
@@ -36,8 +36,7 @@ pub struct SweepReport {
     pub rows: Vec<Map<String, Value>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepParameter {
     /// Where it is in the scenario.
     pub key: String,

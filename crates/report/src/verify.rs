@@ -1,11 +1,11 @@
 //! `gleaner.verify/1`: does the machine have what the daemon set?
 
 use crate::show::{Document, Part, Shown, fact, line};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The kernel's files that the daemon has set, each as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyReport {
     pub schema: String,
     /// Whether each file holds what was set.
@@ -15,8 +15,7 @@ pub struct VerifyReport {
 }
 
 /// A file of the kernel's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifiedFile {
     pub path: String,
     /// What it should hold: one of these.

@@ -2,12 +2,12 @@
 
 use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, bad, line, quantile, table};
 use crate::text::{count, time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What `gleaner workload NAME` did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadReport {
     pub schema: String,
     pub name: String,
@@ -47,8 +47,7 @@ pub struct WorkloadReport {
 }
 
 /// A distribution of latencies, to three digits.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
     /// Requests.
     pub n: u64,

@@ -3,12 +3,12 @@
 use crate::show::{Document, Part, Shown, bad, line};
 use crate::text::time;
 use gleaner_model::XenSetting;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The times that a cpupool or a vCPU of Xen's is set to; null for what its scheduler does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct XenTimes {
     /// How long a vCPU may run while others wait (RTDS: its budget).
     pub slice_ns: Option<u64>,
@@ -46,8 +46,7 @@ impl fmt::Display for XenTimes {
 }
 
 /// What `gleaner host list` saw on a Xen host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenListReport {
     pub schema: String,
     /// Xen's version; null where xl does not say.
@@ -59,8 +58,7 @@ pub struct XenListReport {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenListPool {
     pub name: String,
     /// Who schedules there: `credit`, `credit2`, `rtds`, or another name of Xen's.
@@ -75,8 +73,7 @@ pub struct XenListPool {
     pub scheduling_latency_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenListDomain {
     pub id: u32,
     pub name: String,
@@ -90,8 +87,7 @@ pub struct XenListDomain {
     pub vcpus: Vec<XenListVcpu>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenListVcpu {
     /// As its domain numbers it.
     pub index: u32,
@@ -162,8 +158,7 @@ impl XenListDomain {
 }
 
 /// What `gleaner host slice` set on a Xen host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenSliceReport {
     pub schema: String,
     /// The slice that was asked for.
@@ -187,8 +182,7 @@ pub struct XenSliceReport {
 }
 
 /// One thing that was set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct XenSliceChange {
     /// `cpupool Pool-0`, `vCPU 1 of domain 3`.
     pub target: String,

@@ -4,11 +4,11 @@ use super::summary::RatioSpread;
 use crate::show::{Part, Row, line, table};
 use crate::text::{distinct, mean_time};
 use gleaner_stats::median;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One run of the measured programs, and every slice's turns within it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InTurnRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -31,16 +31,14 @@ pub struct InTurnRun {
 }
 
 /// Who ran what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InTurnVm {
     pub vm: String,
     pub workload: String,
 }
 
 /// What came of a slice, over all its turns of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InTurnSlice {
     /// `adaptive`, or a duration.
     pub slice: String,
@@ -52,8 +50,7 @@ pub struct InTurnSlice {
     pub wake_to_run_p99_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceTurn {
     /// Counted from 0.
     pub pass: u32,
