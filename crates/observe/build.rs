@@ -5,11 +5,10 @@ use std::env;
 use std::path::PathBuf;
 
 /// Source, and the name of what is made of it.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 3] = [
     ("src/bpf/gleaner.bpf.c", "gleaner.skel.rs"),
     ("src/run_intervals/run_intervals.bpf.c", "run_intervals.skel.rs"),
     ("src/system_calls/system_calls.bpf.c", "system_calls.skel.rs"),
-    ("src/waking/waking.bpf.c", "waking.skel.rs"),
 ];
 
 /// What they include of our own.

@@ -93,15 +93,13 @@ pub(crate) struct Affinities {
     steps: Vec<CpuSet>,
     /// Threads that chose for themselves, and what we made of it.
     pinned: HashMap<i32, (CpuSet, CpuSet)>,
-    /// What threads were given one by one, beside the others' active set.
-    bound: HashMap<i32, CpuSet>,
     /// The vCPUs of `base` that were offline at the last look.
     offline: CpuSet,
 }
 
 impl Affinities {
     pub fn new(base: CpuSet) -> Self {
-        Self { base, steps: Vec::new(), pinned: HashMap::new(), bound: HashMap::new(), offline: CpuSet::new() }
+        Self { base, steps: Vec::new(), pinned: HashMap::new(), offline: CpuSet::new() }
     }
 
     /// Whether `active` was applied before.
@@ -124,10 +122,6 @@ impl Affinities {
         let remembered = self.pinned.get(&tid).filter(|(_, given)| is(given));
         if let Some((own, _)) = remembered {
             return own.clone();
-        }
-        if let Some(given) = self.bound.get(&tid) {
-            // Another mask, even one that others were given, is what it chose meanwhile.
-            return if is(given) || is(&self.base) { self.base.clone() } else { current.clone() };
         }
         if is(&self.base) || self.steps.iter().any(|step| is(&confined(&self.base, step))) {
             return self.base.clone();
@@ -176,25 +170,6 @@ impl Affinities {
         threads.sort_unstable();
         let stay = active - given;
         threads.into_iter().enumerate().filter(|(rank, _)| rank % active >= stay).map(|(_, (_, tid))| tid).collect()
-    }
-
-    /// These threads are given `set` from now on, and not what the others are.
-    pub fn bind(&mut self, tids: &[i32], set: &CpuSet) {
-        for &tid in tids.iter().take(MOST_REMEMBERED.saturating_sub(self.bound.len())) {
-            if affinity_of(tid).is_some_and(|current| self.own_choice(tid, &current) == self.base) {
-                self.confine(&[tid], set);
-                self.bound.insert(tid, set.clone());
-            }
-        }
-    }
-
-    /// Those that are bound, and are not among `tids`, are given what the others are.
-    pub fn unbind(&mut self, tids: &[i32], active: &CpuSet) {
-        let freed: Vec<i32> = self.bound.keys().copied().filter(|tid| !tids.contains(tid)).collect();
-        for tid in freed {
-            self.confine(&[tid], active);
-            self.bound.remove(&tid);
-        }
     }
 
     /// Confines `tids` to `active`; says how many could be.

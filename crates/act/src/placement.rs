@@ -17,8 +17,7 @@ use crate::affinity::{Affinities, AffinityStep, GroupAffinity, ThreadAffinity, n
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy, RemoveCgroup};
 use crate::journal::Journal;
 use crate::procs::{process_start_time, thread_start_time};
-use gleaner_model::{CpuSet, VcpuId};
-use std::collections::BTreeMap;
+use gleaner_model::CpuSet;
 use std::path::{Path, PathBuf};
 
 /// The means in use.
@@ -56,8 +55,6 @@ pub struct Placement {
     backend: Backend,
     base: CpuSet,
     active: CpuSet,
-    /// Threads that are kept to one vCPU each, which others may use too.
-    bound: BTreeMap<i32, VcpuId>,
     /// Where an undo begins to look for its threads: the program, and processes that joined it.
     roots: Vec<i32>,
     /// Of how many of them the journal knows that masks are changed.
@@ -96,8 +93,7 @@ impl Placement {
 
     fn new(backend: Backend, base: &CpuSet) -> Self {
         let (base, active) = (base.clone(), base.clone());
-        let bound = BTreeMap::new();
-        Self { backend, base, active, bound, roots: vec![0], roots_journalled: 0, passes_left: 0 }
+        Self { backend, base, active, roots: vec![0], roots_journalled: 0, passes_left: 0 }
     }
 
     /// The cgroup.procs file that the program has to write itself into before exec, where there is one.
@@ -136,22 +132,8 @@ impl Placement {
     /// # Errors
     /// When the journal or the cpuset cannot be written; then nothing was changed.
     pub fn confine(&mut self, active: &CpuSet, tids: &[i32], journal: &mut Journal) -> Result<(), ActError> {
-        self.confine_with(active, &BTreeMap::new(), tids, journal)
-    }
-
-    /// The same, but some threads are each kept to one vCPU of `active`. With masks alone.
-    ///
-    /// # Errors
-    /// As [`Placement::confine`].
-    pub fn confine_with(
-        &mut self,
-        active: &CpuSet,
-        bound: &BTreeMap<i32, VcpuId>,
-        tids: &[i32],
-        journal: &mut Journal,
-    ) -> Result<(), ActError> {
         if matches!(self.backend, Backend::Affinity(_)) {
-            if *active == self.base && bound.is_empty() && self.roots_journalled == 0 {
+            if *active == self.base && self.roots_journalled == 0 {
                 // No mask was ever changed.
                 return Ok(());
             }
@@ -176,7 +158,6 @@ impl Placement {
                 {
                     tracing::warn!("{error}");
                 }
-                let apart = bind(affinities, (&self.bound, bound), active, journal)?;
                 // A wider mask spreads nobody: who wakes the other keeps it near. Some are to be on what is given until
                 // the next pass, and then they stay there by themselves.
                 let given = active.difference(&self.active);
@@ -189,15 +170,13 @@ impl Placement {
                     affinities.confine(&elsewhere, &given);
                 }
                 affinities.begin_step(active);
-                let elsewhere = |tid: &i32| elsewhere.contains(tid) || bound.contains_key(tid) || apart.contains(tid);
-                let others: Vec<i32> = tids.iter().copied().filter(|tid| !elsewhere(tid)).collect();
+                let others: Vec<i32> = tids.iter().copied().filter(|tid| !elsewhere.contains(tid)).collect();
                 affinities.confine(&others, active);
-                let as_before = *active == self.active && *bound == self.bound;
+                let as_before = *active == self.active;
                 self.passes_left = if as_before { self.passes_left.saturating_sub(1) } else { PASSES_AFTER_WIDENING };
             }
         }
         self.active = active.clone();
-        self.bound.clone_from(bound);
         Ok(())
     }
 
@@ -218,8 +197,7 @@ impl Placement {
     /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and
     /// for a few passes after.
     pub fn follows_threads(&self) -> bool {
-        matches!(self.backend, Backend::Affinity(_))
-            && (self.active != self.base || !self.bound.is_empty() || self.passes_left > 0)
+        matches!(self.backend, Backend::Affinity(_)) && (self.active != self.base || self.passes_left > 0)
     }
 
     /// The means in use.
@@ -229,41 +207,6 @@ impl Placement {
             Backend::Affinity(_) => PlacementKind::Affinity,
         }
     }
-}
-
-/// Keeps threads to the vCPUs that they are `bound` to, where they `were` bound to others. Those of whom that is over
-/// would stay together: until the next pass some of each vCPU are kept off it. Says which.
-fn bind(
-    affinities: &mut Affinities,
-    (were, bound): (&BTreeMap<i32, VcpuId>, &BTreeMap<i32, VcpuId>),
-    active: &CpuSet,
-    journal: &mut Journal,
-) -> Result<Vec<i32>, ActError> {
-    let mut sets: Vec<(CpuSet, Vec<i32>)> = Vec::new();
-    for (of, freed) in [(bound, false), (were, true)] {
-        for vcpu in active.iter() {
-            let on_it = |tid: &&i32| of[*tid] == vcpu && !(freed && bound.contains_key(*tid));
-            let on_it: Vec<i32> = of.keys().filter(on_it).copied().collect();
-            let one: CpuSet = std::iter::once(vcpu).collect();
-            let (set, tids) =
-                if freed { (active.difference(&one), Affinities::to_move(&on_it, 1, 2)) } else { (one, on_it) };
-            if !set.is_empty() && !tids.is_empty() {
-                sets.push((set, tids));
-            }
-        }
-    }
-    for (set, _) in &sets {
-        if !affinities.knows_step(set) {
-            journal.before(&AffinityStep { active: set.to_string() })?;
-        }
-    }
-    let all: Vec<i32> = sets.iter().flat_map(|(_, tids)| tids.iter().copied()).collect();
-    affinities.unbind(&all, active);
-    for (set, tids) in &sets {
-        affinities.begin_step(set);
-        affinities.bind(tids, set);
-    }
-    Ok(all.into_iter().filter(|tid| !bound.contains_key(tid)).collect())
 }
 
 /// Makes the group's cpuset below our own cgroup; `Err` says why there is none.

@@ -4,9 +4,7 @@
 //! has none.
 
 use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
-use gleaner_model::{
-    Burst, Concurrency, Decision, GroupWindow, Nanos, Policy, Profile, Source, Ties, VcpuWindow, Window,
-};
+use gleaner_model::{Burst, Concurrency, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -60,11 +58,6 @@ pub(crate) enum Wire<'a> {
         decisions: Cow<'a, [Decision]>,
     },
     /// Of the group's next window.
-    Ties {
-        group: u64,
-        ties: Cow<'a, Ties>,
-    },
-    /// Of the group's next window.
     Concurrency {
         group: u64,
         concurrency: Concurrency,
@@ -114,9 +107,6 @@ impl Block {
         window: &Window,
         decisions: &[Decision],
     ) -> Result<(), CannotEncode> {
-        if let Some(ties) = window.group.ties.as_deref() {
-            self.add(&Wire::Ties { group, ties: Cow::Borrowed(ties) })?;
-        }
         if let Some(concurrency) = window.group.concurrency {
             self.add(&Wire::Concurrency { group, concurrency })?;
         }
@@ -147,23 +137,18 @@ pub(crate) struct Records {
     vcpus: Option<Vec<VcpuWindow>>,
     copied: usize,
     /// What is told before a window and is part of it, and whose that is.
-    ties: Option<(u64, Ties)>,
     concurrency: Option<(u64, Concurrency)>,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None, copied: 0, ties: None, concurrency: None }
+        Self { bytes, at: 0, vcpus: None, copied: 0, concurrency: None }
     }
 
     /// The next one; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Result<Record, &'static str>> {
         let mut wire = self.next_wire()?;
-        // These are parts of the window that follows, each once at most and in this order.
-        if let Ok(Wire::Ties { group, ties }) = wire {
-            self.ties = Some((group, ties.into_owned()));
-            wire = self.next_wire()?;
-        }
+        // It is a part of the window that follows.
         if let Ok(Wire::Concurrency { group, concurrency }) = wire {
             self.concurrency = Some((group, concurrency));
             wire = self.next_wire()?;
@@ -220,15 +205,13 @@ impl Records {
                 self.copied += self.vcpus.as_ref().map_or(0, Vec::len);
                 let vcpus = self.vcpus.as_ref().filter(|_| self.copied <= VCPUS_MAX)?.clone();
                 let mut of_group = of_group.into_owned();
-                let ties = self.ties.take_if(|(of, _)| *of == group);
-                of_group.ties = ties.map(|(_, ties)| Box::new(ties));
                 let concurrency = self.concurrency.take_if(|(of, _)| *of == group);
                 of_group.concurrency = concurrency.map(|(_, concurrency)| concurrency);
                 let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
                 Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))
             }
             // Two of them for one window are no file of ours.
-            Wire::Ties { .. } | Wire::Concurrency { .. } => return None,
+            Wire::Concurrency { .. } => return None,
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },
             Wire::Ends(ended) => Record::Ends(ended),
@@ -246,17 +229,16 @@ mod tests {
     #[test]
     fn what_is_told_before_a_window_is_in_it_and_in_no_other() {
         let concurrency = |ms| Concurrency { times: [ms, 60, 20, 8, 4, 1].map(Nanos::from_millis) };
-        let window = |ties: bool, concurrency: Option<Concurrency>| Window {
+        let window = |concurrency: Option<Concurrency>| Window {
             at: Nanos(1),
             length: Nanos(1),
             source: Source::Bpf,
             vcpus: vec![VcpuWindow::new(gleaner_model::VcpuId(0))],
             idle_entries: None,
             halts: None,
-            group: GroupWindow { concurrency, ties: ties.then(Box::default), ..GroupWindow::default() },
+            group: GroupWindow { concurrency, ..GroupWindow::default() },
         };
-        let windows = [(true, Some(7)), (false, Some(9)), (true, None), (false, None)]
-            .map(|(ties, ms)| window(ties, ms.map(concurrency)));
+        let windows = [Some(7), Some(9), None, None].map(|ms| window(ms.map(concurrency)));
         let mut block = Block::default();
         for (group, window) in (1..).zip(&windows) {
             block.window(group, true, window, &[]).unwrap();

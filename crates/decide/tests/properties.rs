@@ -258,7 +258,7 @@ proptest! {
                     Action::Deactivate { vcpu } => prop_assert!(active.remove(vcpu)),
                     Action::Activate { vcpu } => prop_assert!(active.insert(vcpu)),
                     Action::ActivateAll => active = window.vcpus.iter().map(|vcpu| vcpu.id).collect(),
-                    Action::Retain { .. } | Action::Release { .. } | Action::Bind { .. } => {}
+                    Action::Retain { .. } | Action::Release { .. } => {}
                 }
             }
             apply(&mut retained, &decisions);

@@ -115,11 +115,6 @@ pub enum Action {
     },
     /// Give every vCPU back to the group.
     ActivateAll,
-    /// Keep the threads of one of the group's chains on this vCPU.
-    Bind {
-        /// Which vCPU.
-        vcpu: VcpuId,
-    },
 }
 
 impl Action {
@@ -131,7 +126,6 @@ impl Action {
             Self::Deactivate { .. } => "deactivate",
             Self::Activate { .. } => "activate",
             Self::ActivateAll => "activate-all",
-            Self::Bind { .. } => "bind",
         }
     }
 
@@ -141,8 +135,7 @@ impl Action {
             Self::Retain { vcpu, .. }
             | Self::Release { vcpu }
             | Self::Deactivate { vcpu }
-            | Self::Activate { vcpu }
-            | Self::Bind { vcpu } => Some(vcpu),
+            | Self::Activate { vcpu } => Some(vcpu),
             Self::ActivateAll => None,
         }
     }
@@ -314,30 +307,6 @@ pub enum Reason {
         /// How many ran or waited to run at once, on average.
         threads: f64,
     },
-    /// The group's threads seem to be several chains that take turns each: a vCPU for each is tried.
-    ChainsTrial {
-        /// How many chains.
-        chains: u32,
-        /// CPUs that they used.
-        cpus: f64,
-    },
-    /// What that said.
-    Chains {
-        /// Whether each has a vCPU.
-        pays: bool,
-        /// How many chains.
-        chains: u32,
-        /// The rate then, as a multiple of that apart.
-        rate_ratio: f64,
-        /// The lowest of the pairs.
-        low: f64,
-        /// The highest.
-        high: f64,
-        /// How many pairs of blocks were compared.
-        pairs: u32,
-    },
-    /// The chains are not what they were: a thread ended, or others compute.
-    ChainsChanged,
 }
 
 impl fmt::Display for Reason {
@@ -423,12 +392,7 @@ impl fmt::Display for Reason {
                 write!(f, "expanded at once: {runnable} runnable on {active} {} for {lasted}", vcpus(active))
             }
             Self::SideBySide { threads } => write!(f, "its threads run side by side ({threads:.1} at once)"),
-            Self::TurnsTrial { .. }
-            | Self::Turns { .. }
-            | Self::TurnsUnclear
-            | Self::ChainsTrial { .. }
-            | Self::Chains { .. }
-            | Self::ChainsChanged => self.of_turns(f),
+            Self::TurnsTrial { .. } | Self::Turns { .. } | Self::TurnsUnclear => self.of_turns(f),
             Self::OnOneVcpu => {
                 write!(f, "its threads take turns on one vCPU, and a yielding thread would stand in their way")
             }
@@ -444,7 +408,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// What is said of threads that take turns, and of several chains of them.
+    /// What is said of threads that take turns.
     fn of_turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::TurnsTrial { cpus } => {
@@ -457,17 +421,6 @@ impl Reason {
                 if pairs == 1 { "pair" } else { "pairs" }
             ),
             Self::TurnsUnclear => write!(f, "a trial of one vCPU ended: the program did too little"),
-            Self::ChainsTrial { chains, cpus } => {
-                write!(f, "{chains} chains seem to take turns ({cpus:.2} CPUs used): a trial of a vCPU for each")
-            }
-            Self::Chains { pays, chains, rate_ratio, low, high, pairs } => write!(
-                f,
-                "{chains} chains take turns, each on a vCPU: {rate_ratio:.2} times the rate, {low:.2} to {high:.2} in \
-                 {pairs} {}{}",
-                if pairs == 1 { "pair" } else { "pairs" },
-                if pays { "" } else { ": not enough" }
-            ),
-            Self::ChainsChanged => write!(f, "its chains are not what they were: all vCPUs for each thread"),
             _ => Ok(()),
         }
     }

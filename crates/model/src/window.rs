@@ -5,7 +5,7 @@
 //! and ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task
 //! runs).
 
-use crate::{Concurrency, CpuSet, Distribution, Nanos, Ties, VcpuId, Wakes};
+use crate::{Concurrency, CpuSet, Distribution, Nanos, VcpuId, Wakes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -228,9 +228,6 @@ pub struct GroupWindow {
     /// a record of its own.
     #[serde(skip)]
     pub concurrency: Option<Concurrency>,
-    /// Who woke whom, and what each thread took; `None` where nobody asked. Captures have it as a record of its own.
-    #[serde(skip)]
-    pub ties: Option<Box<Ties>>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,
     /// the thread has one. Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,

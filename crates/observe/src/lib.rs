@@ -11,7 +11,6 @@
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
 //!   system_calls: how many a few processes make, for as long as places are compared
-//!   waking: who wakes whom among them, thread by thread, for as long as somebody asks
 //!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
@@ -38,7 +37,6 @@ mod system;
 mod system_calls;
 mod target;
 mod vmm;
-mod waking;
 mod xen;
 
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
@@ -70,5 +68,4 @@ pub use vmm::{
     ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, WatchedVcpus, cgroup_of, cpu_limit,
     discover, entitlements, select, thread_stat,
 };
-pub use waking::WakeCounter;
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

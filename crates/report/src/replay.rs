@@ -50,7 +50,7 @@ pub struct ReplayGroup {
 /// How often an action was decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayAction {
-    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
+    /// `retain`, `release`, `deactivate`, `activate` or `activate-all`.
     pub action: String,
     /// Times then.
     pub recorded: u64,

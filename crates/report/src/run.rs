@@ -190,7 +190,7 @@ pub struct Means {
 pub struct DecisionRecord {
     /// Since exec.
     pub at_ns: u64,
-    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
+    /// `retain`, `release`, `deactivate`, `activate` or `activate-all`.
     pub action: String,
     /// Which vCPU; null for all.
     pub vcpu: Option<u32>,

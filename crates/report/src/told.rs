@@ -44,7 +44,7 @@ struct Trial {
     verdicts: &'static [&'static str],
 }
 
-const TRIALS: [Trial; 3] = [
+const TRIALS: [Trial; 2] = [
     Trial { begins: "a trial whether bridging ", follows: &[], verdicts: &["bridging idle periods "] },
     Trial {
         begins: "its threads seem to take turns ",
@@ -56,31 +56,15 @@ const TRIALS: [Trial; 3] = [
             "a trial of one vCPU ended",
         ],
     },
-    // Behind the number of chains.
-    Trial {
-        begins: "chains seem to take turns ",
-        follows: &["in use again"],
-        verdicts: &[
-            "chains take turns, each on a vCPU",
-            "its chains are not what they were",
-            "its threads run side by side",
-            "a trial of one vCPU ended",
-        ],
-    },
 ];
-
-/// A reason without the number that it may begin with.
-fn words(reason: &str) -> &str {
-    reason.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ' ')
-}
 
 impl Trial {
     fn begins_with(&self, decision: &DecisionRecord) -> bool {
-        words(&decision.reason).starts_with(self.begins)
+        decision.reason.starts_with(self.begins)
     }
 
     fn is_verdict(&self, decision: &DecisionRecord) -> bool {
-        self.verdicts.iter().any(|verdict| words(&decision.reason).starts_with(verdict))
+        self.verdicts.iter().any(|verdict| decision.reason.starts_with(verdict))
     }
 
     fn is_of(&self, decision: &DecisionRecord) -> bool {
@@ -178,17 +162,6 @@ mod tests {
             let follows = decision(0, "release", 0, &follows.to_string());
             assert!(TRIALS[1].is_of(&follows) && !TRIALS[1].is_verdict(&follows), "{}", follows.reason);
         }
-    }
-
-    #[test]
-    fn a_trial_of_chains_is_one_line() {
-        let seem = Reason::ChainsTrial { chains: 2, cpus: 1.8 }.to_string();
-        let pays = Reason::Chains { pays: true, chains: 2, rate_ratio: 1.3, low: 1.2, high: 1.4, pairs: 2 }.to_string();
-        let bind = |at, reason| [0, 1].map(|vcpu| decision(at, "bind", vcpu, reason));
-        let mut all = bind(10, &seem).to_vec();
-        all.push(decision(20, "activate-all", 0, &seem));
-        all.extend(bind(30, &pays));
-        assert_eq!(lines(&all), [format!("30 bind vCPUs 0-1: {pays} (5 changes in 20.0ms)")]);
     }
 
     #[test]

@@ -44,8 +44,6 @@ impl ActiveSet {
                 self.taken.remove(vcpu);
             }
             Action::ActivateAll => self.taken = CpuSet::new(),
-            // Its threads may use all of them; some are kept to one.
-            Action::Bind { .. } => {}
         }
         self.settle();
         true

@@ -14,12 +14,10 @@ use crate::recent::{Marks, RecentFigures};
 use crate::snapshot::GroupSnapshot;
 use crate::timeout_requests::GroupId;
 use crate::totals::Totals;
-use crate::tying::Tying;
 use gleaner_act::{ActError, Journal, Placement, PlacementKind};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency};
 use gleaner_model::{
-    Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Ties, TiesWanted,
-    Topology, Window,
+    Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Topology, Window,
 };
 use gleaner_observe::{ProcRoot, ProgressFile};
 use gleaner_sys::topology;
@@ -50,7 +48,6 @@ pub(crate) struct Group {
     decisions: DecisionLog,
     progress: Option<ProgressFile>,
     calls: CallCounting,
-    tying: Tying,
     /// How often the policy's own guard, which reads steal, stopped retention.
     guard_releases: u64,
 }
@@ -82,7 +79,6 @@ impl Group {
             decisions: DecisionLog::default(),
             progress: progress_of(config),
             calls: CallCounting::default(),
-            tying: Tying::default(),
             guard_releases: 0,
         }
     }
@@ -222,17 +218,6 @@ impl Group {
         self.calls.follow(wanted.then(|| machine.processes(place)));
     }
 
-    /// Who woke whom of it since this was asked last, where that is wanted.
-    pub(crate) fn take_ties(&mut self) -> Option<Ties> {
-        self.tying.since_last()
-    }
-
-    /// Has that counted for as long as its policy asks for it.
-    pub(crate) fn count_ties(&mut self, place: usize, machine: &Machine) {
-        let wanted = if self.placement.is_some() { self.policy.wants_ties() } else { TiesWanted::Nothing };
-        self.tying.follow(wanted, || machine.processes(place));
-    }
-
     /// Whether it is left alone, because somebody said so.
     pub(crate) fn is_held(&self) -> bool {
         self.held
@@ -321,8 +306,6 @@ impl Group {
         if config.dry_run || self.placement.is_none() {
             params.turns_cpus_max = 0.0;
         }
-        // Chains are kept apart by masks alone.
-        params.turns_chains &= self.placement.as_ref().is_some_and(|by| by.kind() == PlacementKind::Affinity);
         params
     }
 
@@ -384,7 +367,7 @@ impl Group {
                 Action::Retain { .. } | Action::Release { .. } if self.dry_run => {}
                 Action::Retain { vcpu, timeout } => machine.wants(self.id, vcpu, Some(timeout)),
                 Action::Release { vcpu } => machine.wants(self.id, vcpu, None),
-                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll | Action::Bind { .. } => {
+                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => {
                     moved |= self.active.carry_out(decision.action);
                 }
             }
@@ -401,10 +384,8 @@ impl Group {
         let Some(placement) = &mut self.placement else { return };
         machine.kept_to(self.id, self.active.vcpus());
         let Some((journal, observing)) = machine.journal_and_observing() else { return };
-        let chains = self.policy.chains();
-        let bound = chains.iter().flat_map(|chain| chain.threads.iter().map(|tid| (*tid, chain.vcpu))).collect();
         let threads = observing.threads_of(self.id);
-        if let Err(error) = placement.confine_with(self.active.vcpus(), &bound, &threads, journal) {
+        if let Err(error) = placement.confine(self.active.vcpus(), &threads, journal) {
             events.warn(Warning::NotMoved { why: error.to_string() });
         }
     }

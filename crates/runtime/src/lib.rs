@@ -45,7 +45,6 @@ mod snapshot;
 mod steering;
 mod timeout_requests;
 mod totals;
-mod tying;
 mod yielding;
 
 pub use config::Config;

@@ -452,14 +452,12 @@ impl Turn {
     ) {
         window.group.progress = group.take_progress(events);
         window.group.system_calls = group.take_system_calls().map(Box::new);
-        window.group.ties = group.take_ties().map(Box::new);
         if group.is_held() || self.trying.is_some_and(|trying| trying != group.id()) {
             group.watch(window, events);
             return;
         }
         self.moved |= group.tick(window, machine, events);
         group.count_system_calls(place, machine);
-        group.count_ties(place, machine);
         self.trying = Some(group.id()).filter(|_| group.is_trying());
     }
 }

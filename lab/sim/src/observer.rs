@@ -64,7 +64,6 @@ impl World {
                 system_calls: None,
                 wakes: None,
                 concurrency: None,
-                ties: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },
         }

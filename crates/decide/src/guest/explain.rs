@@ -79,13 +79,11 @@ pub enum NoStep {
     WakesForNothing,
     /// Its threads take turns on one vCPU, or that is being tried.
     TakesTurns,
-    /// Each of its chains has a vCPU, or that is being tried.
-    InChains,
 }
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 19;
+    pub(super) const KINDS: usize = 18;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -108,7 +106,6 @@ impl NoStep {
             Self::HeldCheaply => 15,
             Self::WakesForNothing => 16,
             Self::TakesTurns => 17,
-            Self::InChains => 18,
         }
     }
 }
@@ -123,7 +120,6 @@ impl fmt::Display for NoStep {
             Self::Trying => write!(f, "trying whether retention pays"),
             Self::HeldCheaply => write!(f, "idle vCPUs poll, which wakes a thread sooner than packing would"),
             Self::TakesTurns => write!(f, "its threads take turns on one vCPU, or that is being tried"),
-            Self::InChains => write!(f, "each of its chains has a vCPU, or that is being tried"),
             Self::WakesForNothing => write!(f, "waking a halted vCPU costs next to nothing here"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")

@@ -14,9 +14,7 @@
 //!         │                 ├─ judge            did the last step hurt, and what is learnt
 //!         │                 ├─ workload_change  is it another program now?
 //!         │                 └─ measure          windows -> rates, medians
-//!         ├─ turns ─────────┬─ evidence      threads that take turns: one vCPU, by trial
-//!         │                 ├─ chaining      several chains of them: a vCPU for each, by the same trial
-//!         │                 └─ chains        who wakes whom -> chains, and where they go
+//!         ├─ turns ─────────── evidence      threads that take turns: one vCPU, by trial
 //!         ├─ kinds          what has lost a trial, and need not wait once it is another program
 //!         ├─ wake_pattern   who wakes whom
 //!         ├─ interrupts     which ones leave deactivated vCPUs
@@ -50,5 +48,4 @@ pub use retention::{
     TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
     halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free,
 };
-pub use turns::Chain;
 pub use wake_pattern::wake_pattern;

@@ -85,9 +85,6 @@ parameters! {
         /// A group that uses more CPUs than this has threads that run side by side, and is not tried on one vCPU. 0:
         /// none is.
         turns_cpus_max: f64 = 1.3, 0 to 64, "CPUs";
-        /// Whether several chains that take turns each are tried on a vCPU each. Off: no measurement of ours has shown
-        /// a gain yet.
-        turns_chains: bool = false, any of "true or false", "";
 
         ["Retention: sections 4.1 and 6"]
         /// Halting costs where the median of a halted wake-up is at least this many times the retained one's (ours):

@@ -7,12 +7,12 @@
 use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
 use super::retention::{Placed, Retention, Urgency};
-use super::turns::{self, Chain, Change, Turns};
+use super::turns::{self, Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
-    Action, Burst, BurstWatch, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, TiesWanted,
-    Topology, WakeupCosts, Window,
+    Action, Burst, BurstWatch, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, Topology,
+    WakeupCosts, Window,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,7 +114,6 @@ impl GuestPolicy {
     /// Packs so that those vCPUs stay that share caches and memory, and cores go whole.
     #[must_use]
     pub fn with_topology(mut self, topology: Topology) -> Self {
-        self.turns.set_topology(topology.clone());
         self.consolidation.set_topology(topology);
         self
     }
@@ -223,16 +222,6 @@ impl GuestPolicy {
     /// Whether a trial is about to begin or goes on that compares system calls.
     pub fn wants_system_calls(&self) -> bool {
         self.turns.is_near_trial()
-    }
-
-    /// What it has to be told of the group's threads.
-    pub fn wants_ties(&self) -> TiesWanted {
-        self.turns.wants_ties()
-    }
-
-    /// The chains of the group that are each kept to a vCPU.
-    pub fn chains(&self) -> &[Chain] {
-        self.turns.bound()
     }
 
     /// Whether shorter windows would do, and a trial is over the sooner for it.
@@ -348,7 +337,6 @@ impl GuestPolicy {
             self.decide(Action::ActivateAll, Reason::ThreadBurst { new_threads: window.group.new_threads }, decisions);
         }
         self.no_step.note(match outcome {
-            Outcome::Stay(NoStep::Trying) if self.turns.is_in_chains() => Some(NoStep::InChains),
             Outcome::Stay(NoStep::Trying) if engaged => Some(NoStep::TakesTurns),
             Outcome::Stay(why) => Some(why),
             _ => None,
@@ -368,15 +356,6 @@ impl GuestPolicy {
         let may = !retaining && quiet && self.consolidation.active().len() > 1;
         match self.turns.step(window, self.retention.is_on(), may) {
             None => {}
-            Some(Change::Pack(reason)) if self.turns.is_in_chains() => {
-                if self.consolidation.active() != self.consolidation.all() {
-                    self.consolidation.keep_all();
-                    self.decide(Action::ActivateAll, reason, decisions);
-                }
-                for chain in self.turns.bound() {
-                    self.decide(Action::Bind { vcpu: chain.vcpu }, reason, decisions);
-                }
-            }
             Some(Change::Pack(reason)) => {
                 let vcpus = self.consolidation.keep_one();
                 if vcpus.is_empty() {

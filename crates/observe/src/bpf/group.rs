@@ -205,7 +205,6 @@ impl Group {
             wake_to_run: Some(wake_to_run),
             wakes: Some(Box::new(all_wakes(shares))),
             concurrency,
-            ties: None,
         };
         let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();
         SeenGroup { quiet, group, work: Some(work) }

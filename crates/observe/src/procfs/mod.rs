@@ -385,6 +385,5 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         wake_to_run: None,
         wakes: None,
         concurrency: None,
-        ties: None,
     }
 }

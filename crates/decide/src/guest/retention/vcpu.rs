@@ -200,7 +200,7 @@ pub(in crate::guest) enum Placed {
     Apart,
     /// On one, because its threads take turns.
     OnOne,
-    /// On one, or in chains, for a trial: nothing is learnt.
+    /// On one, for a trial: nothing is learnt.
     Tried,
 }
 

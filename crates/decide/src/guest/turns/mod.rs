@@ -15,12 +15,7 @@
 //! That it looks like turns is a bound: a group that uses more than `turns_cpus_max` CPUs has threads that run side by
 //! side. What it does on one vCPU is tried: short blocks of both, in turn, on the running program, ended as soon as it
 //! is clear. `evidence` says what is compared.
-//!
-//! A group whose threads run side by side may hold several chains that take turns each. `chains` finds them, `chaining`
-//! has them tried in the same way: then "packed" is each chain on a vCPU of its own.
 
-mod chaining;
-mod chains;
 mod comparing;
 mod evidence;
 mod verdict;
@@ -28,11 +23,9 @@ mod verdict;
 use super::backoff::Backoff;
 use super::kinds::LostKinds;
 use super::{GuestParams, TrialRecord};
-use chaining::Chaining;
-pub use chains::Chain;
 use comparing::Comparing;
 use evidence::{Block, Compared};
-use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Topology, Window};
+use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Window};
 use serde::{Deserialize, Serialize};
 
 /// A group that hands over more seldom would win nothing.
@@ -69,7 +62,7 @@ const BURST_DELAY: Nanos = Nanos::from_millis(20);
 /// What becomes of the group's place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
-    /// Onto one vCPU; each chain onto its own, where there are several.
+    /// Onto one vCPU.
     Pack(Reason),
     /// Onto all that it may use.
     Spread(Reason),
@@ -99,7 +92,6 @@ pub(super) struct Turns {
     again: Backoff,
     lost: LostKinds,
     last: Option<TrialRecord>,
-    chaining: Chaining,
 }
 
 /// What to be told of while a group is on one vCPU.
@@ -134,22 +126,12 @@ impl Turns {
             again: Backoff::new(AGAIN_MIN, AGAIN_MAX, u64::MAX),
             lost: LostKinds::default(),
             last: None,
-            chaining: Chaining::new(),
             params: params.clone(),
         }
     }
 
     pub(super) fn set_params(&mut self, params: &GuestParams) {
         self.params = params.clone();
-    }
-
-    pub(super) fn set_topology(&mut self, topology: Topology) {
-        self.chaining.set_topology(topology);
-    }
-
-    /// The hold-off of what is tried, or was last.
-    fn again(&mut self) -> &mut Backoff {
-        if self.chaining.count() > 0 { self.chaining.again() } else { &mut self.again }
     }
 
     /// Whether the group's place is this module's: nothing else may move it.
@@ -169,16 +151,6 @@ impl Turns {
 
     /// Whether the group runs on one vCPU now.
     pub(super) fn is_on_one(&self) -> bool {
-        self.is_packed() && self.chaining.count() == 0
-    }
-
-    /// Whether chains have a vCPU each, or that is being tried.
-    pub(super) fn is_in_chains(&self) -> bool {
-        self.chaining.count() > 0
-    }
-
-    /// Whether it runs as it is tried now, on one vCPU or in chains.
-    pub(super) fn is_packed(&self) -> bool {
         match &self.state {
             State::Apart => false,
             State::Trying(comparing) => comparing.is_packed(),
@@ -188,7 +160,7 @@ impl Turns {
 
     /// Whether a trial goes on, or is about to begin.
     pub(super) fn is_near_trial(&self) -> bool {
-        self.is_trying() || self.looked > 0 || self.chaining.is_tying()
+        self.is_trying() || self.looked > 0
     }
 
     /// Whether its threads may take turns, as far as the last window says.
@@ -210,13 +182,11 @@ impl Turns {
     pub(super) fn workload_changed(&mut self, now: Nanos) {
         if self.is_engaged() {
             // What was packed and needed more may do so again soon.
-            self.again().trigger(now, now, now);
+            self.again.trigger(now, now, now);
         } else {
             self.again.forget();
-            self.chaining.again().forget();
             self.lost.forget();
         }
-        self.chaining.let_go();
         self.state = State::Apart;
         self.looked = 0;
     }
@@ -226,14 +196,8 @@ impl Turns {
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         let side_by_side = side_by_side(window, &self.params);
         self.side_by_side = side_by_side.map_or(Nanos::ZERO, |_| self.side_by_side + window.length);
-        if let Some(change) = self.check_chains(window) {
-            return Some(change);
-        }
         match &self.state {
-            State::Apart => {
-                let packs = self.look(window, awake, may);
-                if self.is_engaged() { packs } else { self.look_for_chains(window, may) }
-            }
+            State::Apart => self.look(window, awake, may),
             State::Trying(_) => self.go_on(window, awake, side_by_side),
             State::Packed { .. } => self.watch(window),
         }
@@ -279,8 +243,7 @@ impl Turns {
     }
 
     fn go_on(&mut self, window: &Window, awake: bool, side_by_side: Option<f64>) -> Option<Change> {
-        let in_chains = self.is_in_chains();
-        let is_beside = !in_chains && self.side_by_side >= SIDE_BY_SIDE_FOR;
+        let is_beside = self.side_by_side >= SIDE_BY_SIDE_FOR;
         let State::Trying(comparing) = &mut self.state else { return None };
         let was_packed = comparing.is_packed();
         if let Some(threads) = side_by_side.filter(|_| is_beside) {
@@ -292,26 +255,18 @@ impl Turns {
         if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;
-            let until = window.at + AGAIN_MIN;
-            self.again().hold(until);
-            self.chaining.let_go();
+            self.again.hold(window.at + AGAIN_MIN);
             return was_packed.then_some(Change::Spread(Reason::TurnsUnclear));
         }
         let comparing = comparing.clone();
         let pairs = comparing.pairs();
         let whole = comparing.is_whole();
-        let Some(pays) = whole.then(|| self.verdict(&pairs, awake)).flatten() else {
+        let Some(pays) = whole.then(|| verdict::verdict(&pairs, self.frugal, awake)).flatten() else {
             let next = comparing.is_packed();
-            let reason = self.trial_of(&comparing);
+            let reason = Reason::TurnsTrial { cpus: comparing.cpus };
             return (next != was_packed).then_some(if next { Change::Pack(reason) } else { Change::Spread(reason) });
         };
         Some(self.conclude(window.at, pays, &comparing, &pairs))
-    }
-
-    /// Whether one vCPU is better, once that is clear.
-    fn verdict(&self, pairs: &[Compared], awake: bool) -> Option<bool> {
-        let spares_a_vcpu = !self.is_in_chains();
-        verdict::verdict(pairs, self.frugal, spares_a_vcpu, awake)
     }
 
     fn conclude(&mut self, now: Nanos, pays: bool, comparing: &Comparing, pairs: &[Compared]) -> Change {
@@ -320,23 +275,17 @@ impl Turns {
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
         let (low, high) = (of(f64::min), of(f64::max));
         let count = u32::try_from(rates.len()).unwrap_or(0);
-        let reason = match self.chaining.count() {
-            0 => Reason::Turns { pays, rate_ratio, low, high, pairs: count },
-            chains => Reason::Chains { pays, chains, rate_ratio, low, high, pairs: count },
-        };
-        let stands = self.again().trigger(now, now, now);
+        let reason = Reason::Turns { pays, rate_ratio, low, high, pairs: count };
+        let stands = self.again.trigger(now, now, now);
         let stands = verdict::stands(pays, pairs, stands).min(AGAIN_MAX);
-        self.again().hold(now + stands);
+        self.again.hold(now + stands);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
         if let (true, Some(as_tried)) = (pays, comparing.last(true)) {
             self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
             // Also where it is there already: whoever is told why wants to know.
             Change::Pack(reason)
         } else {
-            if !self.is_in_chains() {
-                comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
-            }
-            self.chaining.let_go();
+            comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
             // Told also where it is apart already.
             self.state = State::Apart;
             Change::Spread(reason)
@@ -355,22 +304,19 @@ impl Turns {
             _ => 0,
         };
         if *moved >= self.params.judge_windows {
-            let in_chains = self.is_in_chains();
             self.workload_changed(window.at);
-            let again = if in_chains { self.chaining.again() } else { &mut self.again };
-            again.hold(window.at);
+            self.again.hold(window.at);
             return Some(Change::Spread(Reason::GranularityChanged { ratio: ratio.unwrap_or(1.0) }));
         }
-        let due = self.again().remaining(window.at) == Nanos::ZERO && block.tells();
+        let due = self.again.remaining(window.at) == Nanos::ZERO && block.tells();
         self.looked = if due { self.looked + 1 } else { 0 };
         if self.looked < WINDOWS || !evidence::is_counted(window) {
             return None;
         }
         self.looked = 0;
-        let comparing = Comparing::begun(window, true, window.group.cpu_time.share_of(window.length));
-        let reason = self.trial_of(&comparing);
-        self.state = State::Trying(comparing);
-        Some(Change::Spread(reason))
+        let cpus = window.group.cpu_time.share_of(window.length);
+        self.state = State::Trying(Comparing::begun(window, true, cpus));
+        Some(Change::Spread(Reason::TurnsTrial { cpus }))
     }
 }
 

@@ -36,7 +36,7 @@ fn window(n: u64, does: Does) -> Window {
 fn run(turns: &mut Turns, windows: u64, apart: Does, packed: Does) -> Vec<(u64, Change)> {
     let mut changes = Vec::new();
     for n in 0..windows {
-        let does = if turns.is_packed() { packed } else { apart };
+        let does = if turns.is_on_one() { packed } else { apart };
         changes.extend(turns.step(&window(n, does), true, true).map(|change| (n, change)));
     }
     changes
@@ -63,7 +63,7 @@ fn the_place_that_gets_more_done_is_kept() {
     ] {
         let mut turns = turns(profile);
         let changes = run(&mut turns, 25, APART, times(percent));
-        assert_eq!(turns.is_packed(), packed, "{percent} % under {profile:?}: {changes:?}");
+        assert_eq!(turns.is_on_one(), packed, "{percent} % under {profile:?}: {changes:?}");
         assert!(matches!(changes[0], (1, Change::Pack(Reason::TurnsTrial { .. }))), "{changes:?}");
         assert_eq!(turns.last().map(|last| last.pays), Some(packed), "{percent} % under {profile:?}");
     }
@@ -154,7 +154,7 @@ fn what_lost_is_not_tried_again_before_its_time() {
     assert_eq!(changes.len(), 2, "one trial: {changes:?}");
     let mut trials = 0;
     for n in 15..10_000 {
-        let does = if turns.is_packed() { slow } else { APART };
+        let does = if turns.is_on_one() { slow } else { APART };
         let change = turns.step(&window(n, does), true, true);
         trials += u32::from(matches!(change, Some(Change::Pack(_))));
     }
@@ -178,7 +178,7 @@ fn what_two_pairs_agree_on_stands_longer_and_what_one_contradicts_shorter() {
         let pairs: Vec<Compared> = pairs.into_iter().map(of).collect();
         let mut comparing = Comparing::begun(&window(9, APART), false, APART.cpus);
         comparing.blocks = vec![Block::of(&window(9, APART)); 2 * pairs.len()];
-        let pays = turns.verdict(&pairs, true).unwrap();
+        let pays = verdict::verdict(&pairs, false, true).unwrap();
         turns.conclude(now, pays, &comparing, &pairs);
         assert_eq!(turns.again.remaining(now), Nanos::from_millis(stands), "{what}");
     }
@@ -192,15 +192,15 @@ fn a_program_that_has_started_up_is_tried_without_waiting() {
     assert_eq!(turns.last().map(|last| last.pays), Some(false));
     let mut changes = 0;
     for n in 12..24 {
-        let items = APART.items * if turns.is_packed() { 2 } else { 1 };
+        let items = APART.items * if turns.is_on_one() { 2 } else { 1 };
         changes += u32::from(turns.step(&window(n, Does { items, ..APART }), true, true).is_some());
     }
-    assert!(turns.is_packed() && changes > 2, "{:?}", turns.last());
+    assert!(turns.is_on_one() && changes > 2, "{:?}", turns.last());
     // One that alternates between two is tried twice, and then when its time has come.
     let mut alternates = self::turns(Profile::Balanced);
     let mut trials = 0;
     for n in 0..200 {
-        let items = if n / 20 % 2 == 0 { 2_000 } else { 100_000 } / if alternates.is_packed() { 3 } else { 1 };
+        let items = if n / 20 % 2 == 0 { 2_000 } else { 100_000 } / if alternates.is_on_one() { 3 } else { 1 };
         let change = alternates.step(&window(n, Does { items, ..APART }), true, true);
         trials += u32::from(matches!(change, Some(Change::Spread(Reason::Turns { .. }))));
     }
@@ -212,22 +212,22 @@ fn a_program_that_begins_and_gets_faster_by_itself_is_not_packed_for_it() {
     let mut turns = turns(Profile::Balanced);
     // It doubles its speed every window, and runs at half of it on one vCPU.
     for n in 0..8 {
-        let items = (APART.items << n) / if turns.is_packed() { 2 } else { 1 };
+        let items = (APART.items << n) / if turns.is_on_one() { 2 } else { 1 };
         turns.step(&window(n, Does { items, ..APART }), true, true);
     }
     let steady = Does { items: APART.items << 8, ..APART };
     for n in 8..36 {
-        let items = steady.items / if turns.is_packed() { 2 } else { 1 };
+        let items = steady.items / if turns.is_on_one() { 2 } else { 1 };
         turns.step(&window(n, Does { items, ..steady }), true, true);
     }
-    assert!(!turns.is_packed(), "{:?}", turns.last());
+    assert!(!turns.is_on_one(), "{:?}", turns.last());
 }
 
 #[test]
 fn a_packed_program_that_changes_gets_its_vcpus_back() {
     let mut turns = turns(Profile::Balanced);
     run(&mut turns, 50, APART, Does { items: APART.items * 3, ..APART });
-    assert!(turns.is_packed());
+    assert!(turns.is_on_one());
     // The last computes side by side: on one vCPU it switches where a slice ends, three times a window.
     for items in [APART.items / 10, 150] {
         let (mut turns, coarse) = (turns.clone(), Does { cpus: 1.0, items });
@@ -249,7 +249,7 @@ fn blocks_go_on_until_they_have_counted_enough() {
     let changes = run(&mut turns, 100, slow, Does { items: 4_000, ..slow });
     // 40 switches a window apart: three windows, and one that was only looked at.
     let at: Vec<u64> = changes.iter().map(|(at, _)| *at).take(3).collect();
-    assert!(turns.is_packed() && at == [3, 8, 12], "{changes:?}");
+    assert!(turns.is_on_one() && at == [3, 8, 12], "{changes:?}");
     let mut stops = self::turns(Profile::Balanced);
     run(&mut stops, 4, slow, slow);
     let changes = run(&mut stops, 40, slow, Does { items: 100, ..slow });
@@ -266,7 +266,7 @@ fn a_packed_program_is_tried_again_with_as_little_as_that() {
     let first: Vec<_> = changes.iter().map(|(at, change)| (at - changes[0].0, *change)).take(3).collect();
     assert_eq!(first[..2], [(0, Change::Spread(trial)), (3, Change::Pack(trial))], "{changes:?}");
     assert!(matches!(first[2], (5, Change::Pack(Reason::Turns { pays: true, .. }))), "{changes:?}");
-    assert!(turns.is_packed());
+    assert!(turns.is_on_one());
 }
 
 #[test]
@@ -368,14 +368,14 @@ fn hand_overs_known_between_two_bounds_pack_where_the_upper_one_is_clear() {
     ] {
         let mut turns = turns(Profile::Balanced);
         for n in 0..20 {
-            let (waits, switches) = if turns.is_packed() { (10 * least, 10 * most) } else { (1_000, 1_000) };
+            let (waits, switches) = if turns.is_on_one() { (10 * least, 10 * most) } else { (1_000, 1_000) };
             let mut window = window(n, APART);
             window.group.voluntary_switches = switches;
             let waits_at = [(7, waits)].into();
             window.group.system_calls = Some(Box::new(SystemCalls { waits_at, ..SystemCalls::default() }));
             turns.step(&window, true, true);
         }
-        assert_eq!(turns.is_packed(), packed, "{what}: {:?}", turns.last());
+        assert_eq!(turns.is_on_one(), packed, "{what}: {:?}", turns.last());
     }
 }
 
@@ -392,6 +392,6 @@ fn pairs_that_contradict_each_other_pack_nothing() {
             let rate = f64::from(percent) / 100.0;
             Compared { least: rate, most: rate, cpu: 0.9 }
         });
-        assert_eq!(turns(Profile::Balanced).verdict(&compared, true), Some(packed), "{what}");
+        assert_eq!(verdict::verdict(&compared, false, true), Some(packed), "{what}");
     }
 }

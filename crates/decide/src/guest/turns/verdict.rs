@@ -32,8 +32,7 @@ fn median_of(pairs: &[Compared], of: fn(&Compared) -> f64) -> f64 {
 }
 
 /// Whether one vCPU is better than several, once that is clear. `awake`: idle vCPUs poll where there are several.
-/// `spares_a_vcpu`: on one, the group leaves a vCPU to the host.
-pub(super) fn verdict(pairs: &[Compared], frugal: bool, spares_a_vcpu: bool, awake: bool) -> Option<bool> {
+pub(super) fn verdict(pairs: &[Compared], frugal: bool, awake: bool) -> Option<bool> {
     // What counts as no slower.
     let par = if frugal { 1.0 - FRUGAL_LOSS } else { 1.0 };
     let all = |clear: &dyn Fn(&Compared) -> bool| !pairs.is_empty() && pairs.iter().all(clear);
@@ -50,7 +49,7 @@ pub(super) fn verdict(pairs: &[Compared], frugal: bool, spares_a_vcpu: bool, awa
     let median = |of| median_of(pairs, of);
     let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
     // One vCPU takes less from the host than two of which one polls.
-    let cheaper = spares_a_vcpu && (awake || median(|pair| pair.cpu) < 1.0);
+    let cheaper = awake || median(|pair| pair.cpu) < 1.0;
     let clear = most > UPPER_BOUND_CLEAR && all(&|pair| pair.most / par > 1.0 - CONTRADICTS);
     let enough = if cheaper { 1.0 - ALIKE } else { 1.0 + ALIKE };
     let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
