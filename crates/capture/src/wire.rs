@@ -4,7 +4,7 @@
 //! has none.
 
 use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
-use gleaner_model::{Burst, Concurrency, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
+use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -57,11 +57,6 @@ pub(crate) enum Wire<'a> {
         burst: Burst,
         decisions: Cow<'a, [Decision]>,
     },
-    /// Of the group's next window.
-    Concurrency {
-        group: u64,
-        concurrency: Concurrency,
-    },
 }
 
 /// Records that are to be one frame.
@@ -107,9 +102,6 @@ impl Block {
         window: &Window,
         decisions: &[Decision],
     ) -> Result<(), CannotEncode> {
-        if let Some(concurrency) = window.group.concurrency {
-            self.add(&Wire::Concurrency { group, concurrency })?;
-        }
         let as_before = !self.vcpus.is_empty() && self.vcpus == window.vcpus;
         if !as_before {
             self.vcpus.clone_from(&window.vcpus);
@@ -136,23 +128,16 @@ pub(crate) struct Records {
     at: usize,
     vcpus: Option<Vec<VcpuWindow>>,
     copied: usize,
-    /// What is told before a window and is part of it, and whose that is.
-    concurrency: Option<(u64, Concurrency)>,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None, copied: 0, concurrency: None }
+        Self { bytes, at: 0, vcpus: None, copied: 0 }
     }
 
     /// The next one; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Result<Record, &'static str>> {
-        let mut wire = self.next_wire()?;
-        // It is a part of the window that follows.
-        if let Ok(Wire::Concurrency { group, concurrency }) = wire {
-            self.concurrency = Some((group, concurrency));
-            wire = self.next_wire()?;
-        }
+        let wire = self.next_wire()?;
         Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many")))
     }
 
@@ -204,14 +189,9 @@ impl Records {
                 }
                 self.copied += self.vcpus.as_ref().map_or(0, Vec::len);
                 let vcpus = self.vcpus.as_ref().filter(|_| self.copied <= VCPUS_MAX)?.clone();
-                let mut of_group = of_group.into_owned();
-                let concurrency = self.concurrency.take_if(|(of, _)| *of == group);
-                of_group.concurrency = concurrency.map(|(_, concurrency)| concurrency);
-                let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
+                let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group.into_owned() };
                 Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))
             }
-            // Two of them for one window are no file of ours.
-            Wire::Concurrency { .. } => return None,
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },
             Wire::Ends(ended) => Record::Ends(ended),
@@ -219,35 +199,5 @@ impl Records {
                 Record::Burst(BurstRecord { group, burst, decisions: decisions.into_owned() })
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_told_before_a_window_is_in_it_and_in_no_other() {
-        let concurrency = |ms| Concurrency { times: [ms, 60, 20, 8, 4, 1].map(Nanos::from_millis) };
-        let window = |concurrency: Option<Concurrency>| Window {
-            at: Nanos(1),
-            length: Nanos(1),
-            source: Source::Bpf,
-            vcpus: vec![VcpuWindow::new(gleaner_model::VcpuId(0))],
-            idle_entries: None,
-            halts: None,
-            group: GroupWindow { concurrency, ..GroupWindow::default() },
-        };
-        let windows = [Some(7), Some(9), None, None].map(|ms| window(ms.map(concurrency)));
-        let mut block = Block::default();
-        for (group, window) in (1..).zip(&windows) {
-            block.window(group, true, window, &[]).unwrap();
-        }
-        let mut records = Records::of(block.take());
-        for window in windows {
-            let Some(Ok(Record::Window(read))) = records.next() else { panic!("a window") };
-            assert_eq!(read.window, window);
-        }
-        assert!(records.next().is_none());
     }
 }

@@ -6,8 +6,8 @@ use gleaner_decide::guest::{
 };
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
-    Concurrency, DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial,
-    StatusVcpu, StatusWaiting, Told, VerifiedFile, told,
+    DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu,
+    StatusWaiting, Told, VerifiedFile, told,
 };
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 use gleaner_settings::{Profile, word};
@@ -115,8 +115,6 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool, machine: &Sna
         idle_ended_by: group.totals.idle_ended_by().map(Into::into),
         lengths: figures::lengths(&group.totals.lengths()),
         recent: figures::recent(&group.recent),
-        wake_pattern: group.explanation.pattern.map(|pattern| pattern.to_string()),
-        concurrency: Some(Concurrency::of(group.totals.concurrency.as_ref(), group.totals.runnable_mean_min())),
         trial: group.explanation.trial.as_ref().map(|record| trial(record, group.explanation.next_trial)),
         turns: group.explanation.turns.as_ref().map(|record| trial(record, None)),
         decisions_count: (group.decisions.len() + adopted.holds.len()) as u64 + group.decisions_left_out,

@@ -1,6 +1,6 @@
 //! What can be decided, and why.
 
-use crate::{Nanos, VcpuId, WakePattern};
+use crate::{Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -179,8 +179,6 @@ pub enum Reason {
         granularity_ratio: f64,
         /// Predicted utilization of the vCPUs that stay.
         utilization: f64,
-        /// Who wakes whom; `None` where nobody sees it.
-        pattern: Option<WakePattern>,
     },
     /// The group got slower after the last step.
     StepHurt {
@@ -324,7 +322,7 @@ impl fmt::Display for Reason {
                 write!(f, "hardly ever idle ({:.1} % of the time): nothing to bridge there", percent(idle_share))
             }
             Self::IdleAgain => write!(f, "there are idle periods again"),
-            Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, pattern } => {
+            Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization } => {
                 if vcpus == 1 {
                     write!(f, "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}")?;
                 } else {
@@ -335,8 +333,7 @@ impl fmt::Display for Reason {
                     )?;
                 }
                 let percent = percent(utilization);
-                write!(f, ", g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {percent:.0} %")?;
-                pattern.map_or(Ok(()), |pattern| write!(f, "; {pattern}"))
+                write!(f, ", g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {percent:.0} %")
             }
             Self::StepHurt { cpu_loss, overloaded } => write!(
                 f,

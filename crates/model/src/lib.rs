@@ -11,7 +11,6 @@
 
 mod action;
 mod burst;
-mod concurrency;
 mod cpuset;
 mod distribution;
 mod host;
@@ -20,14 +19,12 @@ mod kernel;
 mod printable;
 mod retain;
 mod topology;
-mod wakes;
 mod window;
 mod xen;
 mod yielding;
 
 pub use action::{Action, CLEARLY_FASTER, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use burst::{Burst, BurstWatch};
-pub use concurrency::Concurrency;
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};
@@ -36,7 +33,6 @@ pub use kernel::KernelVersion;
 pub use printable::{printable, printable_text};
 pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use topology::{Topology, VcpuPlace};
-pub use wakes::{WakePattern, Wakes};
 pub use window::{GroupWindow, IdleEndedBy, Lengths, RetainCounters, Source, SystemCalls, VcpuWindow, Window};
 pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

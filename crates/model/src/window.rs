@@ -5,7 +5,7 @@
 //! and ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task
 //! runs).
 
-use crate::{Concurrency, CpuSet, Distribution, Nanos, VcpuId, Wakes};
+use crate::{CpuSet, Distribution, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -222,12 +222,6 @@ pub struct GroupWindow {
     pub progress: Option<u64>,
     /// System calls that it made; `None` where nobody counts them: they are counted during a trial alone.
     pub system_calls: Option<Box<SystemCalls>>,
-    /// Who woke its threads; `None` where the observer cannot tell.
-    pub wakes: Option<Box<Wakes>>,
-    /// How many of its threads ran or waited to run at once; `None` where the observer cannot tell. Captures have it as
-    /// a record of its own.
-    #[serde(skip)]
-    pub concurrency: Option<Concurrency>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,
     /// the thread has one. Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,
@@ -276,7 +270,7 @@ impl Window {
 
     /// How many threads of the group ran or waited to run at once, on average, as CPU time and waits say it; `None`
     /// where the observer cannot tell.
-    pub fn concurrency(&self) -> Option<f64> {
+    pub fn runnable_mean(&self) -> Option<f64> {
         Some((self.group.cpu_time + self.group.waited?).share_of(self.length))
     }
 

@@ -9,7 +9,6 @@ mod cache;
 mod cache_record;
 mod capture;
 mod classify;
-mod concurrency;
 mod contracts;
 mod doctor;
 mod dump;
@@ -38,7 +37,6 @@ pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport
 pub use cache_record::CacheRecordReport;
 pub use capture::CaptureReport;
 pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
-pub use concurrency::Concurrency;
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, Neighbour, StealFacts, Verdict};
 pub use dump::{DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpVcpu, DumpWindow};
 pub use host_list::{HostListReport, HostVcpu, HostVm};

@@ -5,7 +5,6 @@ mod timeline;
 
 pub(crate) use shown::documents;
 
-use crate::concurrency::Concurrency;
 use crate::status::StatusTrial;
 use crate::text::percent;
 use gleaner_model::{Decision, Distribution, Nanos};
@@ -78,10 +77,6 @@ pub struct RunReport {
     pub decisions_left_out: u64,
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
-    /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
-    pub wake_pattern: Option<String>,
-    /// How many of its threads ran or waited to run at once; null when it was not observed.
-    pub concurrency: Option<Concurrency>,
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,

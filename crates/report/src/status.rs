@@ -2,7 +2,6 @@
 
 mod shown;
 
-use crate::concurrency::Concurrency;
 use crate::host_run::HostDecisionRecord;
 use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::verify::VerifiedFile;
@@ -188,10 +187,6 @@ pub struct StatusGroup {
     pub lengths: ObservedLengths,
     /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet.
     pub recent: StatusRecent,
-    /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
-    pub wake_pattern: Option<String>,
-    /// How many of its threads ran or waited to run at once, since it was adopted.
-    pub concurrency: Option<Concurrency>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
     /// What one vCPU has won over all, where its threads take turns, as it was last tried; null: not tried yet.

@@ -32,9 +32,8 @@ mod workload;
 mod xen;
 
 use gleaner_report::{
-    Capability, Concurrency, DecisionRecord, DoctorReport, HaltCost, IdleEndedBy, LengthStats, MachineFacts, Means,
-    Neighbour, ObservedLengths, ProbeReport, RunReport, SettingResult, StatusTrial, StealFacts, TimeOuts, VcpuTimes,
-    Verdict,
+    Capability, DecisionRecord, DoctorReport, HaltCost, IdleEndedBy, LengthStats, MachineFacts, Means, Neighbour,
+    ObservedLengths, ProbeReport, RunReport, SettingResult, StatusTrial, StealFacts, TimeOuts, VcpuTimes, Verdict,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -127,16 +126,6 @@ fn run() -> RunReport {
         involuntary_switches: Some(300),
         cross_wakeups: Some(11_000),
         threads_max: Some(9),
-        wake_pattern: Some("hand-offs: 2 threads wake each other 9,800 times a second".into()),
-        concurrency: Some(Concurrency {
-            none_ratio: Some(0.31),
-            one_ratio: Some(0.64),
-            two_ratio: Some(0.03),
-            three_ratio: Some(0.01),
-            four_ratio: Some(0.0),
-            more_ratio: Some(0.01),
-            threads_mean_min: 0.78,
-        }),
         vcpus: 4,
         active_vcpus_mean: 3.25,
         vcpu_times: vec![VcpuTimes {
@@ -209,7 +198,6 @@ fn run_whole() {
         "vcpus",
         "vcpu",
         "active_vcpus_mean",
-        "threads_mean_min",
         "n",
         "guard_trips",
         "windows",
@@ -247,8 +235,6 @@ fn run_unknown() {
         decisions_left_out: 0,
         no_step_because: None,
         retention_cost_ratio: None,
-        wake_pattern: None,
-        concurrency: None,
         warnings: vec![],
         ..run()
     };
@@ -271,8 +257,6 @@ fn run_without_privilege_and_not_restored() {
         // 0 / 0 and 1 / 0, as a program makes them that ends before its first window.
         idle_ended_by: None,
         cross_wakeups: None,
-        wake_pattern: None,
-        concurrency: Some(Concurrency { threads_mean_min: 1.58, ..Concurrency::default() }),
         lengths: ObservedLengths {
             l_comp: mean(0.0),
             g_comp: mean(f64::NAN),

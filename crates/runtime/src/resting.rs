@@ -119,16 +119,13 @@ impl Resting {
     /// The group rests no more: the window of the time that it did.
     pub fn leave(&mut self, group: GroupId) -> Option<Window> {
         let Rest { since, seen, .. } = self.groups.remove(&group)?;
-        let mut window = seen.on(self.since(since)?);
-        rest(&mut window);
-        Some(window)
+        Some(seen.on(self.since(since)?))
     }
 
     /// The same, where nothing happened to it in the window either that the machine had last.
     pub fn leave_after(&mut self, group: GroupId, machine: &Window) -> Option<Window> {
         let mut window = self.leave(group)?;
         append(&mut window, machine);
-        rest(&mut window);
         Some(window)
     }
 
@@ -153,13 +150,6 @@ fn append(first: &mut Window, next: &Window) {
     first.halts = plus(first.halts, next.halts);
     for (vcpu, next) in first.vcpus.iter_mut().zip(&next.vcpus) {
         append_vcpu(vcpu, next);
-    }
-}
-
-/// Nobody could run in the time of which nothing was counted.
-fn rest(window: &mut Window) {
-    if let Some(counted) = &mut window.group.concurrency {
-        counted.times[0] += window.length - counted.total();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a group's windows add up to.
 
 use crate::recent::{RecentFigures, VcpuTime, ratio};
-use gleaner_model::{Concurrency, CpuSet, Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow, Wakes, Window};
+use gleaner_model::{CpuSet, Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow, Window};
 use std::collections::BTreeMap;
 
 /// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
@@ -51,14 +51,6 @@ pub struct Totals {
     pub voluntary_switches: u64,
     /// Context switches by preemption.
     pub involuntary_switches: u64,
-    /// Who woke its threads, as far as an observer saw it; `None`: none did.
-    pub wakes: Option<Wakes>,
-    /// How long it saw it.
-    pub wakes_observed: Nanos,
-    /// How many of its threads were runnable at once, as far as an observer counted it; `None`: none did.
-    pub concurrency: Option<Concurrency>,
-    /// Time that its threads are known to have waited for a vCPU.
-    waited: Nanos,
     /// Stolen time, on all vCPUs.
     pub steal: Nanos,
     /// What each vCPU did that it might use.
@@ -112,14 +104,6 @@ impl Totals {
         self.voluntary_switches += group.voluntary_switches;
         self.involuntary_switches += group.involuntary_switches;
         self.threads_max = self.threads_max.max(group.threads);
-        if let Some(wakes) = group.wakes.as_deref() {
-            *self.wakes.get_or_insert_default() += *wakes;
-            self.wakes_observed += window.length;
-        }
-        self.waited += group.waited.unwrap_or(Nanos::ZERO);
-        if let Some(concurrency) = group.concurrency {
-            *self.concurrency.get_or_insert_default() += concurrency;
-        }
         merge(&mut self.g_comp, group.g_comp.as_ref());
         merge(&mut self.wake_to_run, group.wake_to_run.as_ref());
     }
@@ -142,11 +126,6 @@ impl Totals {
     /// What ended idle periods of active vCPUs; `None` where it could not be seen.
     pub fn idle_ended_by(&self) -> Option<IdleEndedBy> {
         self.idle_ended_by
-    }
-
-    /// How many of its threads ran or waited to run at once, on average and at least.
-    pub fn runnable_mean_min(&self) -> f64 {
-        (self.cpu_time + self.waited).share_of(self.observed)
     }
 
     /// Wake-ups of the group's threads from another vCPU; `None` where they could not be seen.

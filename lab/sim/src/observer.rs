@@ -62,8 +62,6 @@ impl World {
                 wake_to_run: Some(std::mem::take(&mut totals.wake_to_run)),
                 progress: None,
                 system_calls: None,
-                wakes: None,
-                concurrency: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },
         }

@@ -60,7 +60,6 @@ impl World {
                 Action::Deactivate { vcpu } => self.set_active(vm, active & !bit(vcpu)),
                 Action::Activate { vcpu } => self.set_active(vm, active | bit(vcpu)),
                 Action::ActivateAll => self.set_active(vm, all),
-                // Its observer tells nobody who wakes whom, so no policy asks for it.
             }
         }
         if let Some(gleaner) = &mut self.vms[vm.at()].gleaner {

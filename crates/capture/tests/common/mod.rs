@@ -6,7 +6,7 @@ use gleaner_capture::{GroupOutcome, Item, Machine, Reader, Record, Recorder, Rep
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{
     Burst, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, Topology, VcpuId,
-    VcpuWindow, Wakes, WakeupCosts, Window,
+    VcpuWindow, WakeupCosts, Window,
 };
 use std::io::Cursor;
 use std::path::Path;
@@ -123,9 +123,6 @@ pub fn window(dice: &mut Dice, at: Nanos) -> Window {
             g_comp: dice.lengths(),
             wake_to_run: dice.lengths(),
             progress: dice.any(1_000),
-            wakes: Some(Wakes { own: dice.below(900), returned: 3, bursts: 300, outside: 20, ..Wakes::default() })
-                .filter(|_| !dice.one_in(3))
-                .map(Box::new),
             ..GroupWindow::default()
         },
     }

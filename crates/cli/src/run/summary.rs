@@ -2,11 +2,9 @@
 
 use super::options::Options;
 use gleaner_act::PlacementKind;
-use gleaner_decide::guest::{NoStep, wake_pattern};
+use gleaner_decide::guest::NoStep;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId, WakeupCosts};
-use gleaner_report::{
-    Concurrency, DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, StatusTrial, VcpuTimes,
-};
+use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, StatusTrial, VcpuTimes};
 use gleaner_runtime::{Config, GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 use gleaner_settings::word;
 use std::ffi::OsString;
@@ -73,9 +71,6 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     }
     let steps = config.group.policy().consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
-    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed));
-    report.wake_pattern = pattern.map(|pattern| pattern.to_string());
-    report.concurrency = Some(Concurrency::of(totals.concurrency.as_ref(), totals.runnable_mean_min()));
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
     let trial = group.explanation.trial.as_ref();
     report.trial = trial.map(|last| StatusTrial::of(last.at, last.pays, &last.reason, &last.rates, None));

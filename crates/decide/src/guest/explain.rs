@@ -1,6 +1,6 @@
 //! Why the policy did, or did not, do something: for the summary and the machine-readable report of a run.
 
-use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, WakePattern};
+use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -206,8 +206,6 @@ pub struct Explanation {
     pub hold_off: Nanos,
     /// l_comp, g_comp, l_idle of the last window; `None` where unknown.
     pub lengths: Option<Lengths>,
-    /// Who wakes whom, as of the last windows; `None` where nobody sees it.
-    pub pattern: Option<WakePattern>,
     /// Why the last window brought no step; `None` if it did, or before the first window.
     pub no_step: Option<NoStep>,
     /// For each kind of reason that occurred, its latest values and in how many windows it was the reason; most

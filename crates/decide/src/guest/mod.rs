@@ -16,7 +16,6 @@
 //!         │                 └─ measure          windows -> rates, medians
 //!         ├─ turns ─────────── evidence      threads that take turns: one vCPU, by trial
 //!         ├─ kinds          what has lost a trial, and need not wait once it is another program
-//!         ├─ wake_pattern   who wakes whom
 //!         ├─ interrupts     which ones leave deactivated vCPUs
 //!         ├─ neighbours     what others steer
 //!         └─ explain        why not
@@ -35,7 +34,6 @@ mod params;
 mod policy;
 mod retention;
 mod turns;
-mod wake_pattern;
 
 pub use consolidation::{Check, Factors, check, deactivation_order, expands, granularity_ratio, load_ratio};
 pub use explain::{Explanation, NoStep, TrialRecord};
@@ -48,4 +46,3 @@ pub use retention::{
     TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
     halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free,
 };
-pub use wake_pattern::wake_pattern;

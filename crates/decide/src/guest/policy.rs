@@ -8,7 +8,6 @@ use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
 use super::retention::{Placed, Retention, Urgency};
 use super::turns::{self, Change, Turns};
-use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, Topology,
@@ -54,7 +53,6 @@ pub struct GuestPolicy {
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
-    wakes: RecentWakes,
     params: GuestParams,
 }
 
@@ -90,7 +88,6 @@ impl GuestPolicy {
             now: Nanos::ZERO,
             lengths: None,
             no_step: NoStepCounts::default(),
-            wakes: RecentWakes::default(),
             params,
         }
     }
@@ -140,7 +137,6 @@ impl GuestPolicy {
             return decisions;
         }
         self.now = window.at;
-        self.wakes.add(window);
         let active_before = self.consolidation.active().clone();
         if self.policy == Policy::Observe {
             self.lengths = window.lengths(self.consolidation.active());
@@ -273,7 +269,6 @@ impl GuestPolicy {
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),
             lengths: self.lengths,
-            pattern: self.wakes.pattern(),
             no_step: self.no_step.latest(),
             no_step_windows: self.no_step.by_frequency(),
         }
@@ -389,7 +384,6 @@ impl GuestPolicy {
         match *outcome {
             Outcome::Stay(_) => {}
             Outcome::Deactivate { ref vcpus, reason } => {
-                let reason = self.with_pattern(reason);
                 for vcpu in vcpus.iter() {
                     self.decide(Action::Deactivate { vcpu }, reason, decisions);
                 }
@@ -400,16 +394,6 @@ impl GuestPolicy {
                 }
             }
             Outcome::ActivateAll { reason } => self.decide(Action::ActivateAll, reason, decisions),
-        }
-    }
-
-    /// A step says who wakes whom.
-    fn with_pattern(&self, reason: Reason) -> Reason {
-        match reason {
-            Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, .. } => {
-                Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, pattern: self.wakes.pattern() }
-            }
-            other => other,
         }
     }
 

@@ -116,11 +116,8 @@ static __always_inline void begin(struct cpu_state *c, __u32 class, struct threa
 			record(&c->histograms[L_COMP], c->comp_ns);
 		c->comp_ns = 0;
 	}
-	if (thread) {
+	if (thread)
 		c->group = thread->group;
-		c->woken_by = thread->woken_by;
-	}
-	c->burst = 0;
 	c->class = class;
 	c->since_ns = now;
 }
@@ -147,7 +144,7 @@ static __always_inline void forget(__u32 pid)
 	of = thread->group;
 	group = bpf_map_lookup_elem(&groups, &of);
 	if (group)
-		runs_less(group, 0, thread, bpf_ktime_get_ns());
+		runs_less(group, thread);
 	if (bpf_map_delete_elem(&threads, &pid))
 		return;
 	if (group)
@@ -155,8 +152,7 @@ static __always_inline void forget(__u32 pid)
 }
 
 // A thread of a group is switched out. Its CPU time since it was last is the truth even where a switch was hidden.
-static __always_inline __u64 leave_group(struct cpu_state *c, struct group_cpu *g, struct task_struct *prev, __u64 exec,
-					 __u64 now)
+static __always_inline __u64 leave_group(struct group_cpu *g, struct task_struct *prev, __u64 exec)
 {
 	__u32 pid = prev->pid, group;
 	struct thread_state *thread = bpf_map_lookup_elem(&threads, &pid);
@@ -177,7 +173,7 @@ static __always_inline __u64 leave_group(struct cpu_state *c, struct group_cpu *
 			group = thread->group;
 			of = bpf_map_lookup_elem(&groups, &group);
 			if (of)
-				runs_less(of, group == c->group ? g : 0, thread, now);
+				runs_less(of, thread);
 		} else {
 			thread->waking_ns = 0; // a wake-up that found it still running
 			g->involuntary++;
@@ -213,7 +209,7 @@ static __always_inline __u64 leave(struct cpu_state *c, struct task_struct *prev
 		g = of_group(c->group, c);
 		if (g) {
 			touch(c, c->group);
-			exec = leave_group(c, g, prev, exec, now);
+			exec = leave_group(g, prev, exec);
 		}
 	}
 	c->comp_ns += exec;
@@ -251,7 +247,7 @@ static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, struct task_s
 	}
 	// It was counted when it was woken, but for one that could run already when counting began.
 	if (of)
-		runs_more(of, 0, thread, now);
+		runs_more(of, thread, now);
 	if (of && of->watched)
 		comes(of, thread, held_ns, now);
 
@@ -295,37 +291,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-// What runs here wakes the thread `pid`; where no task computes that is an interrupt. (The kernel's count of interrupts
-// that are being served is not for every BPF program: without CONFIG_KALLSYMS_ALL its address is unknown.)
-static __always_inline void note_waker(struct cpu_state *c, struct wakes *wakes, struct thread_state *thread, __u32 pid)
-{
-	__u32 zero = 0, burst;
-	struct shared_state *all = bpf_map_lookup_elem(&shared, &zero);
-
-	if (all && thread->window != all->window) {
-		thread->window = all->window;
-		wakes->threads++;
-	}
-	if (c->class < GROUP || c->in_timer) {
-		wakes->interrupts++;
-		thread->woken_by = 0;
-		return;
-	}
-	thread->woken_by = c->pid;
-	if (c->class != GROUP || c->group != thread->group) {
-		wakes->outside++;
-		return;
-	}
-	wakes->own++;
-	if (c->woken_by == pid)
-		wakes->returned++;
-	burst = ++c->burst;
-	if (burst == 1)
-		wakes->bursts++;
-	if (burst >= 3)
-		wakes->wide += burst == 3 ? 3 : 1;
-}
-
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
@@ -335,7 +300,6 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	// No task computes here: it is an interrupt that wakes.
 	bool by_interrupt = c && (c->class == IDLE || c->class == YIELDING);
 	struct group_state *of;
-	struct group_cpu *g;
 	__u32 group;
 
 	if (by_interrupt)
@@ -346,15 +310,9 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	thread->waker_cpu = cpu;
 	thread->waking_ns = bpf_ktime_get_ns();
 	group = thread->group;
-	g = c ? of_group(group, c) : 0;
 	of = bpf_map_lookup_elem(&groups, &group);
 	if (of)
-		runs_more(of, g, thread, thread->waking_ns);
-	if (g) {
-		note_waker(c, &g->wakes, thread, pid);
-		// Last: nothing else tells user space when this is done.
-		touch(c, group);
-	}
+		runs_more(of, thread, thread->waking_ns);
 	return 0;
 }
 
@@ -371,30 +329,7 @@ int BPF_PROG(on_waking_new, struct task_struct *task)
 	group = thread->group;
 	of = bpf_map_lookup_elem(&groups, &group);
 	if (of)
-		runs_more(of, 0, thread, bpf_ktime_get_ns());
-	return 0;
-}
-
-// A timer wakes whom it wakes, not the thread that it interrupts.
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(on_timer_begins)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct cpu_state *c = bpf_map_lookup_elem(&cpus, &cpu);
-
-	if (c)
-		c->in_timer = 1;
-	return 0;
-}
-
-SEC("tp_btf/hrtimer_expire_exit")
-int BPF_PROG(on_timer_ends)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct cpu_state *c = bpf_map_lookup_elem(&cpus, &cpu);
-
-	if (c)
-		c->in_timer = 0;
+		runs_more(of, thread, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -1,10 +1,9 @@
 //! One group: what its slot counted -> its part of a window.
 
-use super::concurrency::Counting;
 use super::load::Loaded;
 use super::members;
-use super::reader::now_ns;
-use super::share::{Share, all_wakes};
+use super::runnable::RunnableCount;
+use super::share::Share;
 use super::skel::types::{group_state, shared_state};
 use super::skel::{CGROUP, FREE, MAX_GROUPS, TREE};
 use crate::bound::BoundThreads;
@@ -34,7 +33,7 @@ pub(super) struct Group {
     burst_told_ns: u64,
     /// Threads entered since the last window that were there before.
     entered: u64,
-    counting: Counting,
+    runnable: RunnableCount,
 }
 
 impl Group {
@@ -66,13 +65,13 @@ impl Group {
             watched: false,
             burst_told_ns: 0,
             entered: 0,
-            counting: Counting::begin(programs, slot, now_ns()),
+            runnable: RunnableCount::begin(programs, slot),
         }
     }
 
     /// The slot is free again.
     pub fn let_go(mut self, programs: &Loaded) {
-        self.counting.pause(programs);
+        self.runnable.pause(programs);
         programs.groups.write_field(self.slot as usize, offset_of!(group_state, watched), 0_u32);
         programs.groups.write_field(self.slot as usize, offset_of!(group_state, kind), FREE);
         // Its folder may be gone, so it is asked for by the slot.
@@ -157,7 +156,7 @@ impl Group {
         let left = members::take_out_strangers(programs, root, self.slot, &members);
         self.threads = self.threads.saturating_sub(left);
         if left > 0 {
-            self.counting.pause(programs);
+            self.runnable.pause(programs);
         }
     }
 
@@ -187,8 +186,7 @@ impl Group {
                 all
             })
         };
-        let crossings = all().map(|share| share.crossings);
-        let concurrency = self.counting.window(programs, crossings, quiet, at_ns);
+        self.runnable.window(programs, quiet, at_ns);
         let wake_to_run = merged(|share| &share.wake_to_run);
         let group = GroupWindow {
             pinned,
@@ -203,8 +201,6 @@ impl Group {
             g_comp: Some(merged(|share| &share.g_comp)),
             waited: Some(wake_to_run.sum()),
             wake_to_run: Some(wake_to_run),
-            wakes: Some(Box::new(all_wakes(shares))),
-            concurrency,
         };
         let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();
         SeenGroup { quiet, group, work: Some(work) }

@@ -131,7 +131,7 @@ fn load_programs(config: &ObserverConfig, timers: Option<u64>) -> Result<Loaded,
     let progs = &skel.progs;
     // Forks first, so that no thread of a group is missed by the others.
     let mut wanted = vec![&progs.on_fork, &progs.on_exec, &progs.on_waking, &progs.on_waking_new];
-    wanted.extend([&progs.on_switch, &progs.on_timer_begins, &progs.on_timer_ends]);
+    wanted.push(&progs.on_switch);
     if wants_cgroups(config) {
         wanted.push(&progs.on_attach);
     }

@@ -21,11 +21,6 @@
 #define WAKE_TO_RUN 1
 #define HISTOGRAMS 2
 
-// So many threads at once are told apart: the last level is that many, or more.
-#define LEVELS 5
-// What a crossing leaves of a time for the count of crossings.
-#define LEVEL_BITS 8
-
 // Groups at most; user space may take room for fewer.
 #define MAX_GROUPS 256
 #define GROUP_WORDS (MAX_GROUPS / 64)
@@ -50,10 +45,8 @@ struct cpu_state {
 	__u32 pid;
 	__u32 group; // of the task, where its class is GROUP
 	__u32 woken_pid; // the last task that an interrupt woke here while nobody worked
-	__u32 woken_by; // who woke it last, where its class is GROUP
-	__u32 burst; // threads of its group that it woke since it came
-	__u32 in_timer; // whether a timer's interrupt is being served
 	__u32 place; // user space: where its part of group_cpus is, counted from 1; 0: it has none
+	__u32 unused;
 	// When the idle period in progress began, 0 while working; CPU time worked since the last one ended.
 	__u64 idle_since_ns;
 	__u64 comp_ns;
@@ -71,36 +64,20 @@ struct cpu_state {
 	struct histogram histograms[HISTOGRAMS];
 } __attribute__((aligned(64)));
 
-// Wake-ups of a group's threads by what ran on one CPU: see gleaner_model::Wakes. Written when they are, with
-// interrupts off. They wrap: user space subtracts.
-struct wakes {
-	__u32 own;
-	__u32 returned;
-	__u32 bursts;
-	__u32 wide;
-	__u32 interrupts;
-	__u32 outside;
-	__u32 threads;
-	__u32 unused;
-};
-
-// What one group did on one CPU. Written as cpu_state is, while its `seq` is odd, all but `wakes` and
-// `crossings`.
+// What one group did on one CPU. Written as cpu_state is, while its `seq` is odd.
 struct group_cpu {
 	__u64 exec_ns; // closed stints
 	__u64 work_switches;
 	__u64 cross_wakeups;
 	__u64 voluntary;
 	__u64 involuntary;
-	struct wakes wakes;
-	__u64 crossings[LEVELS]; // see runnable.bpf.h; written with `wakes` as well
 	struct histogram histograms[HISTOGRAMS];
 } __attribute__((aligned(64)));
 
 // Any CPU writes these: atomics, but only forks, execs, deaths and moves between cgroups do.
 struct shared_state {
 	__u32 cgroups; // user space: how many groups are cgroups
-	__u32 window;  // user space: a number for each window
+	__u32 unused;
 	__u64 moved;   // processes of several threads that went to another cgroup: user space has to look
 	__u64 untracked; // threads that found `threads` full
 } __attribute__((aligned(64)));
@@ -125,7 +102,6 @@ struct group_state {
 	__u64 burst_runnable;
 	__u64 burst_lasted_ns;
 	__u64 burst_delay_ns;
-	__u64 crossings[LEVELS]; // those that no group_cpu has; atomics
 } __attribute__((aligned(64)));
 
 struct burst_timer {
@@ -143,10 +119,8 @@ struct thread_state {
 	__u32 waker_cpu;
 	__u32 group;
 	__u32 by_interrupt; // whether nobody worked where it was woken
-	__u32 woken_by; // the thread that last woke it, 0 where that was an interrupt
-	__u64 counted; // the group's epoch, while it is among `runnable`
-	__u32 window; // in which it was last woken
 	__u32 unused;
+	__u64 counted; // the group's epoch, while it is among `runnable`
 };
 
 struct {

@@ -135,7 +135,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid)
 	// It is counted anew when it runs the next time.
 	state.counted = 0;
 	if (first && of)
-		runs_less(of, 0, first, bpf_ktime_get_ns());
+		runs_less(of, first);
 	if (first)
 		*first = state;
 	else

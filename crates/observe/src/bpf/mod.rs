@@ -10,7 +10,7 @@
 //!   reader  what vCPUs counted -> Totals -> VcpuWindow
 //!   cpus    those that there are, and which groups they have counted for
 //!   share   what a group's slot counted on one vCPU
-//!   concurrency  how many of its threads run or wait at once
+//!   runnable  how many of its threads run or wait, as bursts need it
 //!   group   that of all vCPUs -> its part of the window
 //!   members who belongs to a group, where that was so before
 //!   skel    what the build makes of the programs, and their constants
@@ -36,13 +36,13 @@
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 
 pub(crate) mod busy;
-mod concurrency;
 mod cpus;
 mod group;
 pub(crate) mod load;
 mod members;
 pub(crate) mod processes;
 pub(crate) mod reader;
+mod runnable;
 mod share;
 mod skel;
 
@@ -89,8 +89,6 @@ pub struct BpfObserver {
     /// The owner and its helpers.
     nobodys: Vec<i32>,
     started_ns: u64,
-    /// Tells the kernel's side which threads it has counted in this window.
-    window_number: u32,
     cpus: Cpus,
     rows: Rows,
     /// When the last window ended.
@@ -125,13 +123,11 @@ impl BpfObserver {
             programs,
             nobodys: std::iter::once(config.owner_pid).chain(config.excluded_pids.iter().copied()).collect(),
             started_ns: now_ns(),
-            window_number: 0,
             idle: IdleSplitter::default(),
             moved: 0,
             untracked: 0,
             cost: Nanos::ZERO,
         };
-        observer.next_window();
         let there = observer.present().map_or_else(|_| observer.possible(), |present| present.there);
         observer.read(&there);
         Ok(observer)
@@ -234,7 +230,6 @@ impl BpfObserver {
         let last_ns = self.at_ns;
         let shares = self.read(&there);
         let groups = self.seen_of(&shares);
-        self.next_window();
         let length = Nanos(self.at_ns.saturating_sub(last_ns));
         let mut vcpus = self.vcpus(&usable, length, last_stat.as_ref());
         self.idle.split(&self.root, yields, &mut vcpus);
@@ -265,12 +260,6 @@ impl BpfObserver {
 
     fn all_possible(&self) -> Present {
         Present { usable: self.allowed.clone().unwrap_or_else(|| self.possible()), there: self.possible() }
-    }
-
-    /// Threads are counted anew, at the first time that they are woken.
-    fn next_window(&mut self) {
-        self.window_number = self.window_number.wrapping_add(1);
-        self.programs.shared.write_field(0, offset_of!(shared_state, window), self.window_number);
     }
 
     /// Reads what has changed: of CPUs, and what groups did on them.

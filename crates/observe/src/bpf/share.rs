@@ -3,10 +3,10 @@
 use super::cpus::{Cpu, Cpus, Touched};
 use super::load::Loaded;
 use super::reader::{MAX_TRIES, Totals, difference, now_ns, open_exec};
-use super::skel::types::{cpu_state, group_cpu, histogram, wakes};
-use super::skel::{GROUP, LEVELS};
+use super::skel::GROUP;
+use super::skel::types::{cpu_state, group_cpu, histogram};
 use crate::seen::Work;
-use gleaner_model::{Distribution, Nanos, VcpuId, Wakes};
+use gleaner_model::{Distribution, Nanos, VcpuId};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
@@ -33,9 +33,6 @@ pub(super) struct Share {
     pub involuntary: u64,
     pub g_comp: Distribution,
     pub wake_to_run: Distribution,
-    pub wakes: Wakes,
-    /// See `runnable.bpf.h`.
-    pub crossings: [u64; LEVELS],
 }
 
 /// What was read of each group on each CPU where it has been, by the index of its counts. A slot that is let go leaves
@@ -122,11 +119,7 @@ impl Counted {
         let field = |offset: usize| programs.group_cpus.read_field::<u64>(index, offset);
         let woken = offset_of!(group_cpu, histograms) + size_of_val(&self.closed.histograms[0]);
         let woken = woken + offset_of!(histogram, sum_ns);
-        let count = |offset: usize| programs.group_cpus.read_field::<u32>(index, offset_of!(group_cpu, wakes) + offset);
         field(offset_of!(group_cpu, work_switches)) != self.closed.work_switches
-            || count(offset_of!(wakes, own)) != self.closed.wakes.own
-            || count(offset_of!(wakes, interrupts)) != self.closed.wakes.interrupts
-            || count(offset_of!(wakes, outside)) != self.closed.wakes.outside
             || field(offset_of!(group_cpu, cross_wakeups)) != self.closed.cross_wakeups
             || field(woken) != self.closed.histograms[WAKE_TO_RUN].sum_ns
     }
@@ -149,32 +142,8 @@ impl Share {
             involuntary: since(|of| of.involuntary),
             g_comp: difference(&now.histograms[G_COMP], &last.histograms[G_COMP]),
             wake_to_run: difference(&now.histograms[WAKE_TO_RUN], &last.histograms[WAKE_TO_RUN]),
-            wakes: wakes_between(&last.wakes, &now.wakes),
-            crossings: std::array::from_fn(|level| now.crossings[level].wrapping_sub(last.crossings[level])),
         }
     }
-}
-
-fn wakes_between(last: &wakes, now: &wakes) -> Wakes {
-    let since = |count: fn(&wakes) -> u32| u64::from(count(now).wrapping_sub(count(last)));
-    Wakes {
-        own: since(|of| of.own),
-        returned: since(|of| of.returned),
-        bursts: since(|of| of.bursts),
-        wide: since(|of| of.wide),
-        interrupts: since(|of| of.interrupts),
-        outside: since(|of| of.outside),
-        woken_threads: since(|of| of.threads),
-    }
-}
-
-/// On all CPUs: each thread was counted on one of them.
-pub(super) fn all_wakes(shares: &[(VcpuId, Share)]) -> Wakes {
-    let mut all = Wakes::default();
-    for (_, share) in shares {
-        all += share.wakes;
-    }
-    Wakes { woken_threads: shares.iter().map(|(_, share)| share.wakes.woken_threads).sum(), ..all }
 }
 
 /// CPU time so far of the stint in progress, if it is the group's.

@@ -9,34 +9,30 @@ mod generated {
 
 pub(super) use generated::*;
 
-use types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state, wakes};
+use types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state};
 
 plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
-        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, place,
+        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, place, unused,
         idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, interrupts,
-        touched, histograms, __pad_2696,
+        touched, histograms,
     }
-    wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
     group_cpu {
-        exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, crossings, histograms, __pad_2640,
+        exec_ns, work_switches, cross_wakeups, voluntary, involuntary, histograms, __pad_2568,
     }
-    shared_state { cgroups, window, moved, untracked, __pad_24 }
+    shared_state { cgroups, unused, moved, untracked, __pad_24 }
     group_state {
         kind, watched, born, died, execs, epoch, reported, after_ns, delay_ns, runnable, since_ns, burst_at_ns,
-        burst_runnable, burst_lasted_ns, burst_delay_ns, crossings, __pad_144,
+        burst_runnable, burst_lasted_ns, burst_delay_ns, __pad_104,
     }
     thread_state {
-        waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group, by_interrupt, woken_by, counted, window, unused,
+        waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group, by_interrupt, unused, counted,
     }
 }
 
 /// Groups at most, as in gleaner.bpf.c.
 pub(super) const MAX_GROUPS: usize = 256;
-/// Numbers of threads at once that are told apart, as in gleaner.bpf.c, and what a crossing has for its count.
-pub(super) const LEVELS: usize = 5;
-pub(super) const LEVEL_BITS: u32 = 8;
 /// What a CPU's bits of groups take.
 pub(super) const GROUP_WORDS: usize = MAX_GROUPS / 64;
 

@@ -383,7 +383,5 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         involuntary_switches: now.counts.involuntary.saturating_sub(last.counts.involuntary),
         g_comp: None,
         wake_to_run: None,
-        wakes: None,
-        concurrency: None,
     }
 }

@@ -136,8 +136,6 @@ impl RunReport {
             let quantiles = quantiles.map(|(p50, p99)| format!(", {} median, {} p99", Nanos(p50), Nanos(p99)));
             format!("{name:<7}{:>8} mean{}  ({meaning})", mean_time(stats.mean_ns), quantiles.unwrap_or_default())
         }));
-        lines.extend(self.wake_pattern.clone());
-        lines.extend(self.concurrency.map(|of| format!("runnable at once: {of}")));
         if let Some(entries) = self.idle_entries {
             let halts = self.halts.map(|halts| format!(", {} halts/s", self.rate(halts))).unwrap_or_default();
             lines.push(format!("{} idle entries/s{halts}", self.rate(entries)));

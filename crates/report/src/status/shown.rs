@@ -199,8 +199,6 @@ impl StatusGroup {
         let title = format!("{} ({}), profile {}, policy {}", self.name, self.target, self.profile, self.policy);
         let mut parts = vec![line(title), fact("now", &self.state), fact("seen by", &self.observer)];
         parts.extend(self.idle_ended_by.map(|ended| fact("idle", ended.to_string())));
-        parts.extend(self.wake_pattern.as_ref().map(|pattern| fact("waits", pattern)));
-        parts.extend(self.concurrency.map(|of| fact("runnable", format!("at once: {of}"))));
         parts.extend(self.trial.as_ref().and_then(|trial| facts("tried", trial.words(now_ns))));
         let turns = |tried: &StatusTrial| fact("turns", format!("{} ago: {}", ago(now_ns, tried.at_ns), tried.reason));
         parts.extend(self.turns.as_ref().map(turns));

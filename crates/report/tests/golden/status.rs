@@ -2,9 +2,9 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    Concurrency, DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusCost,
-    StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu,
-    StatusVcpuTimes, StatusVm, StatusWaiting, VerifiedFile, VerifyReport,
+    DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusCost, StatusGroup, StatusHost,
+    StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes, StatusVm,
+    StatusWaiting, VerifiedFile, VerifyReport,
 };
 use serde_json::Value;
 
@@ -48,8 +48,6 @@ fn group() -> StatusGroup {
             g_comp_ns: Some(23_333.0),
             l_idle_ns: Some(35_000.0),
         },
-        wake_pattern: Some("hand-offs: 6 threads wake one another 9,800 times a second".into()),
-        concurrency: Some(Concurrency { threads_mean_min: 1.58, ..Concurrency::default() }),
         turns: Some(StatusTrial {
             at_ns: 61_000_000_000,
             pays: true,
@@ -174,18 +172,7 @@ fn status_whole() {
     has(&json, &["settings_differ[].path", "settings_differ[].found", "began_unix_ns"]);
     has(&json, &["host.vms[].slice_ns", "host.decisions[].reason", "host.enforcement"]);
     let counts = ["pid", "guard_trips", "vcpu", "vcpus", "retaining", "voluntary_switches", "threads_max", "pairs"];
-    let more = [
-        "decisions_count",
-        "rate_range",
-        "idle_entries",
-        "halts",
-        "interrupts",
-        "wakeups",
-        "active",
-        "n",
-        "vm",
-        "threads_mean_min",
-    ];
+    let more = ["decisions_count", "rate_range", "idle_entries", "halts", "interrupts", "wakeups", "active", "n", "vm"];
     units_are_named(&json, &[&counts[..], &more].concat());
     let differs = "  DIFFERS    /sys/module/haltpoll/parameters/guest_halt_poll_ns: 0, and not 200000; changed by another Gleaner, process 815\n";
     assert!(status().to_string().contains(differs), "{}", status());
@@ -248,8 +235,6 @@ fn status_unknown() {
         groups: vec![StatusGroup {
             trial: None,
             turns: None,
-            wake_pattern: None,
-            concurrency: None,
             timeout_ns: None,
             idle_entries: None,
             idle_ended_by: None,

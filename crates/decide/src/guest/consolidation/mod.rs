@@ -439,7 +439,7 @@ impl Consolidation {
             match conditions::check(lengths, *utilization, (n, k), self.learned.factors, self.wakeup_cost, &self.params)
             {
                 Check::Fits { load_ratio, granularity_ratio, utilization } => {
-                    Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization, pattern: None })
+                    Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization })
                 }
                 Check::Fails(why) => Err(why),
             }

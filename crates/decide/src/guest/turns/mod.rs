@@ -43,9 +43,8 @@ const UNCOUNTED_WINDOWS: u32 = 3;
 const CHAIN_CPUS_MIN: f64 = 0.45;
 
 /// More threads of a chain hardly ever run or wait to run at once: the one that wakes, the one that is woken, and some
-/// that tidy up. Where each moment is counted, more of them for most of the time are none; else more on average.
-const CHAIN_THREADS_MAX: usize = 4;
-const MOST_OF_THE_TIME: f64 = 0.5;
+/// that tidy up.
+const CHAIN_THREADS_MAX: f64 = 4.0;
 /// A group that uses so many times as many CPUs as one that is tried has become another.
 const SIDE_BY_SIDE: f64 = 1.25;
 /// Shorter windows say so now and then of threads that take turns: CPU time comes in slices. They have to agree.
@@ -101,15 +100,13 @@ pub(super) fn patient(watch: BurstWatch) -> BurstWatch {
 
 /// Whether more threads of the group run or wait to run at once than a chain has, as far as anybody can tell.
 fn is_more_than_a_chain(window: &Window) -> bool {
-    let counted = window.group.concurrency.and_then(|of| of.at_least(CHAIN_THREADS_MAX + 1));
-    let on_average = || window.concurrency().is_some_and(|threads| threads > CHAIN_THREADS_MAX as f64);
-    counted.map_or_else(on_average, |share| share > MOST_OF_THE_TIME)
+    window.runnable_mean().is_some_and(|threads| threads > CHAIN_THREADS_MAX)
 }
 
 /// How many threads of the group are on the way at once, where that is more than a chain has.
 fn side_by_side(window: &Window, params: &GuestParams) -> Option<f64> {
     let cpus = window.group.cpu_time.share_of(window.length);
-    let at_once = window.concurrency().unwrap_or(cpus);
+    let at_once = window.runnable_mean().unwrap_or(cpus);
     (is_more_than_a_chain(window) || cpus > params.turns_cpus_max * SIDE_BY_SIDE).then_some(at_once)
 }
 

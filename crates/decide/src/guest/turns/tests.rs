@@ -1,7 +1,7 @@
 //! Windows of made-up programs, which are faster or slower on one vCPU.
 
 use super::*;
-use gleaner_model::{Concurrency, GroupWindow, Source, SystemCalls};
+use gleaner_model::{GroupWindow, Source, SystemCalls};
 use std::collections::BTreeSet;
 
 /// What a program does in a place, a second.
@@ -121,29 +121,6 @@ fn a_trial_ends_once_threads_run_side_by_side_for_some_milliseconds() {
     // Nor does one begin.
     let mut turns = turns(Profile::Balanced);
     assert_eq!((0..20).find_map(|n| turns.step(&with(LENGTH.times(9), APART, n), true, true)), None);
-}
-
-#[test]
-fn what_is_counted_of_threads_at_once_goes_before_their_average() {
-    let with = |shares: [u64; 6], waited: Nanos, n: u64| {
-        let mut window = window(n, APART);
-        let times = shares.map(|percent| Nanos(LENGTH.0 * percent / 100));
-        window.group.concurrency = Some(Concurrency { times });
-        window.group.waited = Some(waited);
-        window
-    };
-    let (few, many) = (Nanos::from_millis(1), LENGTH.times(9));
-    for (what, shares, waited, tried) in [
-        ("they take turns", [5, 55, 40, 0, 0, 0], few, true),
-        ("and fifty came at once, once", [5, 50, 25, 0, 0, 20], many, true),
-        ("side by side", [0, 0, 5, 5, 5, 85], many, false),
-        ("and nobody knows of waits after a preemption", [0, 0, 5, 5, 5, 85], few, false),
-    ] {
-        let mut turns = turns(Profile::Balanced);
-        let begun = (0..5).find_map(|n| turns.step(&with(shares, waited, n), true, true));
-        assert_eq!(matches!(begun, Some(Change::Pack(_))), tried, "{what}: {begun:?}");
-        assert_eq!(turns.may_be_turns(), tried, "{what}");
-    }
 }
 
 #[test]
