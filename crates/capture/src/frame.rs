@@ -1,19 +1,15 @@
-//! Frames: a block of records, compressed, with its length and its checksum.
+//! Frames: each block of records is one zstd frame, with zstd's own checksum.
 
-use std::io;
+use std::io::{self, BufRead, ErrorKind, Read};
 
-/// What every segment begins with.
+/// What the first block of every segment begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"GLCAPT\r\n";
 /// The version that this program writes, and the only one that it reads.
-pub(crate) const VERSION: u8 = 4;
-/// What every frame begins with: where one is damaged the next is found by it.
-pub(crate) const MARKER: [u8; 4] = *b"\xf1GF\n";
-/// Marker, two lengths, checksum.
-pub(crate) const HEAD_BYTES: usize = 16;
-/// No block is longer: what a damaged length may make us allocate.
+pub(crate) const VERSION: u8 = 1;
+/// No block is longer: what a file may make us allocate.
 pub(crate) const BLOCK_BYTES_MAX: usize = 4 << 20;
-/// What does not compress is a little longer as a frame.
-pub(crate) const PAYLOAD_BYTES_MAX: usize = BLOCK_BYTES_MAX + (64 << 10);
+/// The same as a power of two: how far back a frame may refer, which its decoder has to hold.
+const WINDOW_LOG_MAX: u32 = BLOCK_BYTES_MAX.ilog2();
 /// Fast: the recorder shares the machine with what it records.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -22,59 +18,43 @@ pub(crate) struct Compressor(zstd::bulk::Compressor<'static>);
 
 impl Compressor {
     pub(crate) fn new() -> io::Result<Self> {
-        zstd::bulk::Compressor::new(ZSTD_LEVEL).map(Self)
+        let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
+        compressor.include_checksum(true)?;
+        Ok(Self(compressor))
     }
 
     /// The frame of a block.
     pub(crate) fn frame(&mut self, block: &[u8]) -> io::Result<Vec<u8>> {
-        let payload = self.0.compress(block)?;
-        let mut frame = Vec::with_capacity(HEAD_BYTES + payload.len());
-        frame.extend(MARKER);
-        for length in [payload.len(), block.len()] {
-            frame.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+        self.0.compress(block)
+    }
+}
+
+/// The block of the next frame; `None` at the end of the file.
+pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    if from.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(from)?.single_frame();
+    decoder.window_log_max(WINDOW_LOG_MAX)?;
+    let mut block = Vec::new();
+    decoder.take(BLOCK_BYTES_MAX as u64 + 1).read_to_end(&mut block).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => io::Error::new(ErrorKind::UnexpectedEof, "the file ends within a frame"),
+        _ => error,
+    })?;
+    if block.len() > BLOCK_BYTES_MAX {
+        return Err(io::Error::other("it is longer than any recorder writes"));
+    }
+    Ok(Some(block))
+}
+
+/// How long the beginning of `bytes` is that consists of whole frames.
+pub(crate) fn whole_length(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some(rest) = bytes.get(whole..).filter(|rest| !rest.is_empty()) {
+        match zstd::zstd_safe::find_frame_compressed_size(rest) {
+            Ok(length) if length > 0 => whole += length,
+            _ => break,
         }
-        frame.extend(checksum(&frame[4..12], &payload).to_le_bytes());
-        frame.extend(payload);
-        Ok(frame)
     }
-}
-
-/// What a frame's first bytes say.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) payload: usize,
-    block: usize,
-    checksum: u32,
-    lengths: [u8; 8],
-}
-
-impl Head {
-    /// `None` where its lengths cannot be.
-    pub(crate) fn parse(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
-        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let (payload, block, checksum) = (number(4) as usize, number(8) as usize, number(12));
-        let fits = (1..=PAYLOAD_BYTES_MAX).contains(&payload) && (1..=BLOCK_BYTES_MAX).contains(&block);
-        let mut lengths = [0; 8];
-        lengths.copy_from_slice(&bytes[4..12]);
-        fits.then_some(Self { payload, block, checksum, lengths })
-    }
-
-    /// The block, or what is wrong.
-    pub(crate) fn open(&self, payload: &[u8]) -> Result<Vec<u8>, &'static str> {
-        if checksum(&self.lengths, payload) != self.checksum {
-            return Err("its checksum is another one");
-        }
-        // Never more than it says, whatever it would become.
-        zstd::bulk::decompress(payload, self.block)
-            .ok()
-            .filter(|block| block.len() == self.block)
-            .ok_or("it cannot be decompressed")
-    }
-}
-
-fn checksum(lengths: &[u8], payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(lengths);
-    hasher.update(payload);
-    hasher.finalize()
+    whole
 }

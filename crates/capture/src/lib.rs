@@ -3,13 +3,12 @@
 //!
 //! ```text
 //!   recorder   runtime's windows and decisions -> blocks -> a thread that compresses and writes: one file, or a ring
-//!   reader     a file -> records, as far as they can be read, and where they cannot
+//!   reader     a file -> records, up to the first place that cannot be read
 //!   replay     records -> the very same policy -> whether its decisions are those recorded, or what differs
 //!
-//!   capture    segment, any number, one after the other
-//!   segment    magic (8 bytes)  version (1)  frame, any number
-//!   frame      marker (4)  length compressed (u32 LE)  length (u32 LE)  CRC-32 (u32 LE)  a zstd frame
-//!   inside     length (u32 LE)  record, as postcard encodes it: any number
+//!   capture    zstd frames with checksums, one after the other (`zstd -dc` reads them): segments, any number
+//!   segment    one frame, whose block begins with magic (8 bytes) and version (1); others, any number
+//!   block      length (u32 LE)  record, as postcard encodes it: any number
 //! ```
 //!
 //! The first record of a segment says where it was made. Then comes each group with its set-up, and where the group is
@@ -23,7 +22,7 @@ mod replay;
 mod ring;
 mod wire;
 
-pub use reader::{CaptureError, Damage, Item, Reader};
+pub use reader::{CaptureError, Damage, Reader};
 pub use record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord, policy_version};
 pub use recorder::{Recorder, Target};
 pub use replay::{Change, Difference, GroupOutcome, Replay, ReplayError};

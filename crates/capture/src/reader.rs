@@ -1,17 +1,10 @@
-//! Reads a capture, record by record: what is damaged is told, with its place, and what follows it is read all the
-//! same.
+//! Reads a capture, record by record, up to its end or to the first place that cannot be read.
 
-use crate::frame::{HEAD_BYTES, Head, MAGIC, MARKER, VERSION};
+use crate::frame::{self, MAGIC, VERSION};
 use crate::record::Record;
 use crate::wire::Records;
 use std::fmt;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-
-/// Bytes looked at in search of the next whole frame, all together: a file of nothing but beginnings would take for
-/// ever.
-const SEARCH_BYTES_MAX: u64 = 512 << 20;
-/// Damaged places told of one file.
-const DAMAGES_MAX: usize = 100;
+use std::io::{self, BufReader, Read, Seek};
 
 /// Why a file is not read at all.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +25,7 @@ pub enum CaptureError {
     },
 }
 
-/// A place that cannot be read.
+/// A place that cannot be read: the reader ends there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Byte of the file, from 0, at which the frame begins.
@@ -49,31 +42,17 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The next thing in a file.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// A record.
-    Record(Record),
-    /// Something is missing here.
-    Damage(Damage),
-}
-
 /// Reads a capture. Holds one frame at a time, of 4 MiB at most.
 #[derive(Debug)]
 pub struct Reader<R: Read + Seek> {
     from: BufReader<R>,
-    /// Where the next frame begins.
-    offset: u64,
-    /// Where the one begins that is being read.
+    /// Where the frame begins that is being read.
     frame_at: u64,
     records: Records,
     /// Records so far.
     count: u64,
-    damages: usize,
-    searched: u64,
     is_over: bool,
-    whole: bool,
+    is_finished: bool,
 }
 
 impl<R: Read + Seek> Reader<R> {
@@ -83,30 +62,23 @@ impl<R: Read + Seek> Reader<R> {
     /// If it is no capture of this version.
     pub fn new(from: R) -> Result<Self, CaptureError> {
         let mut from = BufReader::with_capacity(64 << 10, from);
-        let mut start = [0; 9];
-        let got = fill(&mut from, &mut start)?;
-        if got < MAGIC.len() || start[..MAGIC.len()] != MAGIC {
-            return Err(CaptureError::NotACapture);
-        }
-        if got == start.len() && start[8] != VERSION {
-            return Err(CaptureError::Version { found: start[8] });
-        }
-        Ok(Self {
-            from,
-            offset: got as u64,
-            frame_at: 0,
-            records: Records::default(),
-            count: 0,
-            damages: 0,
-            searched: 0,
-            is_over: false,
-            whole: false,
-        })
+        let block = match frame::read(&mut from) {
+            Ok(block) => block.unwrap_or_default(),
+            // What is not the system's is said by zstd of something else's bytes.
+            Err(error) if error.raw_os_error().is_some() => return Err(error.into()),
+            Err(_) => return Err(CaptureError::NotACapture),
+        };
+        let records = match block.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
+            None => return Err(CaptureError::NotACapture),
+            Some((&VERSION, records)) => Records::of(records.to_vec()),
+            Some((&found, _)) => return Err(CaptureError::Version { found }),
+        };
+        Ok(Self { from, frame_at: 0, records, count: 0, is_over: false, is_finished: false })
     }
 
     /// Whether the last record says that there is no more. Otherwise whoever recorded goes on, or was killed.
     pub fn is_finished(&self) -> bool {
-        self.whole
+        self.is_finished
     }
 
     /// Records so far.
@@ -114,160 +86,50 @@ impl<R: Read + Seek> Reader<R> {
         self.count
     }
 
-    fn next_item(&mut self) -> Option<Item> {
-        loop {
+    /// Opens the next frame, or notices the end; `Err`: what is wrong there.
+    fn next_frame(&mut self) -> Result<(), String> {
+        self.frame_at = self.from.stream_position().map_err(|error| error.to_string())?;
+        let Some(block) = frame::read(&mut self.from).map_err(|error| error.to_string())? else {
+            self.is_over = true;
+            return Ok(());
+        };
+        let records = match block.strip_prefix(&MAGIC) {
+            None => block,
+            Some([VERSION, records @ ..]) => records.to_vec(),
+            Some(_) => return Err("a segment of another version begins here".to_owned()),
+        };
+        self.records = Records::of(records);
+        Ok(())
+    }
+
+    /// What is behind it is not read: it may rest on what is missing.
+    fn damage(&mut self, what: &str) -> Damage {
+        self.is_over = true;
+        self.is_finished = false;
+        Damage { offset: self.frame_at, record: self.count + 1, what: what.to_owned() }
+    }
+}
+
+impl<R: Read + Seek> Iterator for Reader<R> {
+    type Item = Result<Record, Damage>;
+
+    /// The next record. After a damage there is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_over {
             match self.records.next() {
                 Some(Ok(record)) => {
                     self.count += 1;
-                    self.whole = matches!(record, Record::Ends(_));
-                    return Some(Item::Record(record));
+                    self.is_finished = matches!(record, Record::Ends(_));
+                    return Some(Ok(record));
                 }
-                Some(Err(what)) => {
-                    // The rest of the frame may rest on it.
-                    self.records = Records::default();
-                    return Some(self.damage(self.frame_at, what));
-                }
-                None if self.is_over => return None,
+                Some(Err(what)) => return Some(Err(self.damage(what))),
                 None => {
-                    if let Some(damage) = self.next_frame() {
-                        return Some(damage);
+                    if let Err(what) = self.next_frame() {
+                        return Some(Err(self.damage(&what)));
                     }
                 }
             }
         }
-    }
-
-    /// Opens the next frame, or notices the end; `Some`: something is wrong there.
-    fn next_frame(&mut self) -> Option<Item> {
-        let at = self.offset;
-        match self.frame() {
-            Ok(Some(Found::Frame(block, length))) => {
-                (self.frame_at, self.offset) = (at, at + length);
-                self.records = Records::of(block);
-                None
-            }
-            Ok(Some(Found::Segment)) => {
-                self.offset = at + MAGIC.len() as u64 + 1;
-                None
-            }
-            Ok(None) => {
-                self.is_over = true;
-                None
-            }
-            Err(what) => {
-                let damage = self.damage(at, &what);
-                self.whole = false;
-                self.is_over = self.is_over || self.damages >= DAMAGES_MAX || !self.find_next(at + 1);
-                Some(damage)
-            }
-        }
-    }
-
-    fn damage(&mut self, offset: u64, what: &str) -> Item {
-        self.damages += 1;
-        Item::Damage(Damage { offset, record: self.count + 1, what: what.to_owned() })
-    }
-
-    /// What begins where the file is read now; `None` at its end.
-    fn frame(&mut self) -> Result<Option<Found>, String> {
-        let cannot_read = |error: io::Error| format!("it cannot be read: {error}");
-        let mut head = [0; HEAD_BYTES];
-        let got = fill(&mut self.from, &mut head[..MARKER.len()]).map_err(cannot_read)?;
-        match &head[..MARKER.len()] {
-            _ if got == 0 => return Ok(None),
-            _ if got < MARKER.len() => return Err("the file ends within a frame".to_owned()),
-            begin if begin == &MAGIC[..MARKER.len()] => {
-                let rest = &mut head[MARKER.len()..=MAGIC.len()];
-                let got = fill(&mut self.from, rest).map_err(cannot_read)?;
-                return match rest {
-                    _ if got < rest.len() => Err("the file ends within the beginning of a segment".to_owned()),
-                    rest if rest[..4] != MAGIC[MARKER.len()..] => Err("no frame begins here".to_owned()),
-                    rest if rest[4] != VERSION => Err(format!("a segment of version {} begins here", rest[4])),
-                    _ => Ok(Some(Found::Segment)),
-                };
-            }
-            begin if begin != MARKER => return Err("no frame begins here".to_owned()),
-            _ => {}
-        }
-        let got = fill(&mut self.from, &mut head[MARKER.len()..]).map_err(cannot_read)?;
-        if got < HEAD_BYTES - MARKER.len() {
-            return Err("the file ends within a frame".to_owned());
-        }
-        let head = Head::parse(&head).ok_or("its lengths cannot be")?;
-        let mut payload = Vec::new();
-        // Grows with what there is: a length alone allocates nothing.
-        (&mut self.from).take(head.payload as u64).read_to_end(&mut payload).map_err(cannot_read)?;
-        if payload.len() < head.payload {
-            return Err("the file ends within a frame".to_owned());
-        }
-        Ok(Some(Found::Frame(head.open(&payload)?, (HEAD_BYTES + head.payload) as u64)))
-    }
-
-    /// Goes to the next place from `at` on where a whole frame or a segment begins; false: there is none.
-    fn find_next(&mut self, mut at: u64) -> bool {
-        while self.searched < SEARCH_BYTES_MAX {
-            let Some(found) = self.find_beginning(at) else { return false };
-            if self.from.seek(SeekFrom::Start(found)).is_err() {
-                return false;
-            }
-            let is_whole = matches!(self.frame(), Ok(Some(_)));
-            self.searched += self.from.stream_position().unwrap_or(found).saturating_sub(found);
-            if is_whole && self.from.seek(SeekFrom::Start(found)).is_ok() {
-                self.offset = found;
-                return true;
-            }
-            at = found + 1;
-        }
-        false
-    }
-
-    /// The first place from `at` on that looks like a beginning.
-    fn find_beginning(&mut self, mut at: u64) -> Option<u64> {
-        let mut bytes = vec![0; 64 << 10];
-        while self.searched < SEARCH_BYTES_MAX {
-            self.from.seek(SeekFrom::Start(at)).ok()?;
-            let got = fill(&mut self.from, &mut bytes).ok()?;
-            let begins = |four: &[u8]| four == MARKER || *four == MAGIC[..MARKER.len()];
-            if let Some(found) = bytes[..got].windows(MARKER.len()).position(begins) {
-                self.searched += found as u64;
-                return Some(at + found as u64);
-            }
-            if got < bytes.len() {
-                return None;
-            }
-            // One may begin in the last three.
-            let passed = (got - (MARKER.len() - 1)) as u64;
-            at += passed;
-            self.searched += passed;
-        }
         None
     }
-}
-
-enum Found {
-    /// With how long it is in the file.
-    Frame(Vec<u8>, u64),
-    Segment,
-}
-
-impl<R: Read + Seek> Iterator for Reader<R> {
-    type Item = Item;
-
-    fn next(&mut self) -> Option<Item> {
-        self.next_item()
-    }
-}
-
-/// As much as there is.
-fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < into.len() {
-        match from.read(&mut into[got..]) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
 }

@@ -120,7 +120,12 @@ impl Recorder {
         self.shared.segment_full.store(false, Ordering::Release);
         self.send(Order::Segment);
         let machine = self.machine.clone();
-        self.add(|block| block.add(&Wire::Begins(Cow::Owned(machine))));
+        self.add(|block| {
+            block.begin_segment();
+            block.add(&Wire::Begins(Cow::Owned(machine)))
+        });
+        // From now on the file says what it is.
+        self.send_block();
     }
 
     /// What follows are windows.

@@ -4,7 +4,6 @@
 //! With other parameters this says which decisions would have differed on the same windows. It does not say what the
 //! program would have done then: its windows would have been others.
 
-use crate::reader::Item;
 use crate::record::{GroupRecord, Record, decode_params, encode, policy_version};
 use gleaner_decide::ParamError;
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
@@ -64,7 +63,7 @@ pub struct GroupOutcome {
     pub profile: Profile,
     /// Windows replayed.
     pub windows: u64,
-    /// Windows that could not be: what was before them is missing, or damaged.
+    /// Windows that could not be: the file does not tell how the policy stood.
     pub skipped: u64,
     /// Windows on which decisions differ.
     pub differing: u64,
@@ -84,7 +83,7 @@ struct Running {
     outcome: usize,
 }
 
-/// Replays a capture, item by item.
+/// Replays a capture, record by record.
 pub struct Replay<'a> {
     change: Option<&'a Change<'a>>,
     session: String,
@@ -105,15 +104,13 @@ impl<'a> Replay<'a> {
         self.outcomes
     }
 
-    /// The next item of the file.
+    /// The next record of the file.
     ///
     /// # Errors
     /// When the rest cannot be replayed either.
-    pub fn feed(&mut self, item: &Item) -> Result<(), ReplayError> {
-        match item {
-            // Whatever is missing may have been a window.
-            Item::Damage(_) => self.running.values_mut().for_each(|group| group.policy = None),
-            Item::Record(Record::Begins(machine)) => {
+    pub fn feed(&mut self, record: &Record) -> Result<(), ReplayError> {
+        match record {
+            Record::Begins(machine) => {
                 if machine.policy_version != policy_version() {
                     return Err(ReplayError::Policy { gleaner: machine.gleaner.clone() });
                 }
@@ -122,8 +119,8 @@ impl<'a> Replay<'a> {
                     self.running.clear();
                 }
             }
-            Item::Record(Record::Group(group)) => self.group(group)?,
-            Item::Record(Record::Params { group, params }) => {
+            Record::Group(group) => self.group(group)?,
+            Record::Params { group, params } => {
                 let params = decode_params(params).map(|params| self.changed(&params)).transpose()?;
                 if let Some(policy) = self.running.get_mut(group).and_then(|group| group.policy.as_mut())
                     && let Some(params) = params
@@ -131,12 +128,12 @@ impl<'a> Replay<'a> {
                     policy.set_params(params);
                 }
             }
-            Item::Record(Record::Window(of)) if of.decided => self.window(of.group, &of.window, &of.decisions),
-            Item::Record(Record::Burst(of)) => {
+            Record::Window(of) if of.decided => self.window(of.group, &of.window, &of.decisions),
+            Record::Burst(of) => {
                 self.decide(of.group, of.burst.at, &of.decisions, 0, |policy| policy.burst(&of.burst));
             }
-            Item::Record(Record::Gone { group }) => drop(self.running.remove(group)),
-            Item::Record(_) => {}
+            Record::Gone { group } => drop(self.running.remove(group)),
+            Record::Window(_) | Record::Event { .. } | Record::Ends(_) => {}
         }
         let is_too_much = self.kept > KEPT_BYTES_MAX || self.running.len() > RUNNING_MAX;
         if is_too_much { Err(ReplayError::TooMuch) } else { Ok(()) }

@@ -1,6 +1,6 @@
 //! Where frames go: one file, which ends when it is as long as it may be; or a ring of files, of which the oldest goes.
 
-use crate::frame::{MAGIC, VERSION};
+use crate::frame::whole_length;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -40,14 +40,11 @@ pub(crate) enum Store {
 
 impl Store {
     pub(crate) fn begin_segment(&mut self) -> Result<(), Stop> {
-        let beginning: Vec<u8> = MAGIC.into_iter().chain([VERSION]).collect();
         match self {
-            Self::File { .. } => self.write(&beginning),
-            Self::Ring(ring) => {
-                ring.begin()?;
-                self.write(&beginning)
-            }
+            Self::File { .. } => {}
+            Self::Ring(ring) => ring.begin()?,
         }
+        Ok(())
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Stop> {
@@ -123,6 +120,9 @@ impl Ring {
             }
         }
         found.sort();
+        if let Some((_, newest, length)) = found.last_mut() {
+            *length = cut_off_half_a_frame(newest)?;
+        }
         let next = found.last().map_or(1, |(number, ..)| number + 1);
         let segments = found.into_iter().map(|(_, path, length)| (path, length)).collect();
         Ok(Self { folder: folder.to_owned(), limit, segments, file: None, next, since_begun: 0 })
@@ -162,6 +162,17 @@ impl Ring {
         self.since_begun += length;
         Ok(())
     }
+}
+
+/// A recorder that was killed may have left half a frame, and a reader of the ring would end there. How long the file is
+/// then.
+fn cut_off_half_a_frame(path: &Path) -> io::Result<u64> {
+    let bytes = fs::read(path)?;
+    let whole = whole_length(&bytes);
+    if whole < bytes.len() {
+        OpenOptions::new().write(true).open(path)?.set_len(whole as u64)?;
+    }
+    Ok(whole as u64)
 }
 
 /// Whether a file is, by its name, a segment of a ring.

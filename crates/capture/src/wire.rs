@@ -3,6 +3,7 @@
 //! Groups of one machine see the same vCPUs. A window whose vCPUs are those of the window before, in the same frame,
 //! has none.
 
+use crate::frame::{MAGIC, VERSION};
 use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
 use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use std::borrow::Cow;
 /// which ends a frame after 128 KiB.
 const VCPUS_MAX: usize = 1 << 22;
 
-/// A record. The order of kinds and fields is the format: another one is another [`crate::frame::VERSION`].
+/// A record. The order of kinds and fields is the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and most are windows")]
 pub(crate) enum Wire<'a> {
@@ -51,7 +52,6 @@ pub(crate) enum Wire<'a> {
         text: Cow<'a, str>,
     },
     Ends(Ended),
-    // Later ones come last: then older files are read as they were.
     Burst {
         group: u64,
         burst: Burst,
@@ -71,6 +71,12 @@ pub(crate) struct Block {
 pub(crate) struct CannotEncode;
 
 impl Block {
+    /// A segment begins.
+    pub(crate) fn begin_segment(&mut self) {
+        self.bytes.extend(MAGIC);
+        self.bytes.push(VERSION);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

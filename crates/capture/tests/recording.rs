@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Dice, items, joined, record, recorded, replayed, setup, windows};
-use gleaner_capture::{Ended, Item, Reader, Record, Recorder, Replay, Target};
+use common::{Dice, joined, record, recorded, records, replayed, setup, windows};
+use gleaner_capture::{Ended, Reader, Record, Recorder, Replay, Target};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::Nanos;
 use std::io::Cursor;
@@ -14,12 +14,12 @@ fn what_was_recorded_is_read_and_decided_again() {
     let (mut decisions, mut kinds) = (0, std::collections::BTreeSet::new());
     for seed in 0..40 {
         let (told, bytes) = recorded(seed, 3, 400);
-        let items = items(&bytes);
-        assert_eq!(windows(&items), told.windows);
+        let records = records(&bytes);
+        assert_eq!(windows(&records), told.windows);
         at_once += told.at_once;
-        let events = items.iter().filter(|item| matches!(item, Item::Record(Record::Event { .. }))).count() as u64;
+        let events = records.iter().filter(|record| matches!(record, Record::Event { .. })).count() as u64;
         assert_eq!(events, told.events);
-        for outcome in replayed(&items) {
+        for outcome in replayed(&records) {
             assert!(outcome.is_identical(), "seed {seed}: {outcome:?}");
             decisions += outcome.actions.values().map(|(recorded, _)| recorded).sum::<u64>();
             kinds.extend(outcome.actions.into_keys());
@@ -44,9 +44,9 @@ proptest::proptest! {
     #[test]
     fn any_recording_is_decided_again(seed: u64, groups in 1u64..4, count in 0u64..150) {
         let (told, bytes) = recorded(seed, groups, count);
-        let items = items(&bytes);
-        proptest::prop_assert_eq!(windows(&items), told.windows);
-        for outcome in replayed(&items) {
+        let records = records(&bytes);
+        proptest::prop_assert_eq!(windows(&records), told.windows);
+        for outcome in replayed(&records) {
             proptest::prop_assert!(outcome.is_identical(), "{outcome:?}");
         }
     }
@@ -55,12 +55,12 @@ proptest::proptest! {
 #[test]
 fn other_parameters_show_what_would_have_differed() {
     let (_, bytes) = recorded(3, 4, 600);
-    let items = items(&bytes);
+    let records = records(&bytes);
     let change =
         |params: &GuestParams| Ok(GuestParams { learn_timeouts: false, retention_trials: false, ..params.clone() });
     let mut replay = Replay::new(Some(&change));
-    for item in &items {
-        replay.feed(item).unwrap();
+    for record in &records {
+        replay.feed(record).unwrap();
     }
     let outcomes = replay.outcomes();
     let differing: u64 = outcomes.iter().map(|outcome| outcome.differing).sum();
@@ -73,7 +73,7 @@ fn other_parameters_show_what_would_have_differed() {
         params.validate().map(|()| params.clone())
     };
     let mut replay = Replay::new(Some(&wrong));
-    let said = items.iter().find_map(|item| replay.feed(item).err()).unwrap().to_string();
+    let said = records.iter().find_map(|record| replay.feed(record).err()).unwrap().to_string();
     assert!(said.contains("load_factor = 7"), "{said}");
 }
 
@@ -89,23 +89,26 @@ fn a_ring_keeps_the_newest_and_each_segment_is_replayed_by_itself() {
     assert!(paths.iter().all(|path| gleaner_capture::is_segment(path)));
     let all = joined(&folder.path().join("ring"));
     assert!(all.len() as u64 <= limit, "{} bytes", all.len());
-    let items = items(&all);
-    let kept = windows(&items);
+    let records = records(&all);
+    let kept = windows(&records);
     assert!(kept.len() > 1_000 && kept.len() < told.windows.len(), "{} of {}", kept.len(), told.windows.len());
     assert_eq!(kept, told.windows[told.windows.len() - kept.len()..]);
     for path in &paths {
-        let segment = common::items(&std::fs::read(path).unwrap());
+        let segment = common::records(&std::fs::read(path).unwrap());
         let outcomes = replayed(&segment);
         assert!(outcomes.iter().all(gleaner_capture::GroupOutcome::is_identical), "{path:?}: {outcomes:?}");
         assert!(outcomes.len() >= 3 && outcomes.iter().any(|outcome| outcome.windows > 0), "{path:?}: {outcomes:?}");
     }
-    assert!(replayed(&items).iter().all(gleaner_capture::GroupOutcome::is_identical));
-    // Who comes next goes on with what is there.
+    assert!(replayed(&records).iter().all(gleaner_capture::GroupOutcome::is_identical));
+    // Who comes next goes on with what is there, also where a kill left half a frame.
+    let newest = paths.last().unwrap();
+    let length = std::fs::metadata(newest).unwrap().len();
+    std::fs::OpenOptions::new().write(true).open(newest).unwrap().set_len(length - 3).unwrap();
     let (_, trouble) = record(Target::Ring(folder.path().join("ring"), limit), 8, 3, 50);
     assert_eq!(trouble, None);
     let all = joined(&folder.path().join("ring"));
     assert!(all.len() as u64 <= limit);
-    assert!(replayed(&common::items(&all)).iter().all(gleaner_capture::GroupOutcome::is_identical));
+    assert!(replayed(&common::records(&all)).iter().all(gleaner_capture::GroupOutcome::is_identical));
 }
 
 #[test]
@@ -116,12 +119,12 @@ fn a_full_file_says_so_and_what_is_in_it_is_whole() {
     assert_eq!(trouble.as_deref(), Some("it is as long as it may be"));
     let bytes = std::fs::read(file.path()).unwrap();
     assert!(bytes.len() as u64 <= limit && bytes.len() as u64 > limit / 2, "{}", bytes.len());
-    let items = items(&bytes);
-    assert_eq!(items.last(), Some(&Item::Record(Record::Ends(Ended::Full))));
-    let kept = windows(&items);
+    let records = records(&bytes);
+    assert_eq!(records.last(), Some(&Record::Ends(Ended::Full)));
+    let kept = windows(&records);
     assert!(!kept.is_empty() && kept.len() < told.windows.len());
     assert_eq!(kept, told.windows[..kept.len()]);
-    assert!(replayed(&items).iter().all(gleaner_capture::GroupOutcome::is_identical));
+    assert!(replayed(&records).iter().all(gleaner_capture::GroupOutcome::is_identical));
 }
 
 #[test]
@@ -154,9 +157,9 @@ fn a_full_disk_and_a_vanished_folder_end_the_recording_and_nothing_else() {
 #[test]
 fn what_another_policy_recorded_is_read_and_not_replayed() {
     let (_, bytes) = recorded(1, 1, 20);
-    let mut items = items(&bytes);
-    let Some(Item::Record(Record::Begins(machine))) = items.first_mut() else { panic!("{:?}", items.first()) };
+    let mut records = records(&bytes);
+    let Some(Record::Begins(machine)) = records.first_mut() else { panic!("{:?}", records.first()) };
     machine.policy_version ^= 1;
-    let said = Replay::new(None).feed(&items[0]).unwrap_err().to_string();
+    let said = Replay::new(None).feed(&records[0]).unwrap_err().to_string();
     assert!(said.contains("gleaner 0.0.0 recorded it") && said.contains("gleaner dump"), "{said}");
 }

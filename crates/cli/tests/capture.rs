@@ -107,8 +107,8 @@ fn a_damaged_file_gives_what_can_be_read_and_says_where_it_breaks() {
     let before = json.lines().take_while(|line| !line.contains("\"what\":\"damage\"")).count();
     assert!(before > 0 && json.lines().zip(whole.lines()).take(before).all(|(cut, whole)| cut == whole));
     let found = report(&replay(&cut, &["--json"]).with_status(1));
-    assert!(found["damages"][0]["offset"].as_u64() > Some(9) && found["identical"] == false, "{found}");
-    for (text, told) in [(&b"GLCAPT\r\n\x09"[..], "version 9"), (b"{}", "no capture"), (b"", "no capture")] {
+    assert!(found["damage"]["offset"].as_u64() > Some(9) && found["identical"] == false, "{found}");
+    for (text, told) in [(&b"{}"[..], "no capture"), (b"", "no capture")] {
         std::fs::write(&cut, text).unwrap();
         for command in ["dump", "replay"] {
             finish(gleaner([command]).arg(&cut)).with_status(2).naming(&["cut.capture: ", told]);

@@ -19,8 +19,8 @@ pub struct ReplayReport {
     /// Whether all could be read and replayed, and each decision is the one recorded, to the last byte.
     pub identical: bool,
     pub groups: Vec<ReplayGroup>,
-    /// Where the file cannot be read.
-    pub damages: Vec<DamageRecord>,
+    /// Where the file cannot be read any further; null: it was read to its end.
+    pub damage: Option<DamageRecord>,
 }
 
 /// A parameter that is another than the one recorded.
@@ -98,7 +98,7 @@ impl Shown for ReplayReport {
         document.both(self.changed.iter().map(|ReplayChange { key, recorded, replayed }| {
             line(format!("  with {key} = {replayed} instead of {recorded}"))
         }));
-        document.both(self.damages.iter().map(|damage| line(format!("  {damage}"))));
+        document.both(self.damage.iter().map(|damage| line(format!("  {damage}"))));
         if self.groups.is_empty() {
             document.both(line("no group is in it"));
             return document;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use gleaner_capture::{GroupOutcome, Item, Machine, Reader, Record, Recorder, Replay, Target};
+use gleaner_capture::{Damage, GroupOutcome, Machine, Reader, Record, Recorder, Replay, Target};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{
     Burst, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, Topology, VcpuId,
@@ -232,23 +232,39 @@ pub fn joined(folder: &Path) -> Vec<u8> {
     paths.into_iter().flat_map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-pub fn items(bytes: &[u8]) -> Vec<Item> {
-    Reader::new(Cursor::new(bytes)).unwrap().collect()
+/// What can be read, and what is in the way of reading on.
+pub fn read(bytes: &[u8]) -> (Vec<Record>, Option<Damage>) {
+    let (mut records, mut damage) = (Vec::new(), None);
+    for next in Reader::new(Cursor::new(bytes)).unwrap() {
+        assert!(damage.is_none(), "there is nothing behind a damage");
+        match next {
+            Ok(record) => records.push(record),
+            Err(found) => damage = Some(found),
+        }
+    }
+    (records, damage)
+}
+
+/// All records of a file that is whole.
+pub fn records(bytes: &[u8]) -> Vec<Record> {
+    let (records, damage) = read(bytes);
+    assert_eq!(damage, None);
+    records
 }
 
 /// The windows among them.
-pub fn windows(items: &[Item]) -> Vec<(u64, bool, Window, Vec<Decision>)> {
-    let window = |item: &Item| match item {
-        Item::Record(Record::Window(of)) => Some((of.group, of.decided, of.window.clone(), of.decisions.clone())),
+pub fn windows(records: &[Record]) -> Vec<(u64, bool, Window, Vec<Decision>)> {
+    let window = |record: &Record| match record {
+        Record::Window(of) => Some((of.group, of.decided, of.window.clone(), of.decisions.clone())),
         _ => None,
     };
-    items.iter().filter_map(window).collect()
+    records.iter().filter_map(window).collect()
 }
 
-pub fn replayed(items: &[Item]) -> Vec<GroupOutcome> {
+pub fn replayed(records: &[Record]) -> Vec<GroupOutcome> {
     let mut replay = Replay::new(None);
-    for item in items {
-        replay.feed(item).unwrap();
+    for record in records {
+        replay.feed(record).unwrap();
     }
     replay.outcomes()
 }

@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::open;
 use clap::{Args, ValueEnum};
-use gleaner_capture::{Ended, Item, Record};
+use gleaner_capture::{Damage, Ended, Record};
 use gleaner_command::failure::Failure;
 use gleaner_command::output::say;
 use gleaner_decide::guest::GuestParams;
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --json each line is one object: `what` says which kind. What is damaged is said with its place, what can be read is printed all \
-                  the same, and the status is 1.\n\n\
+    after_help = "With --json each line is one object: `what` says which kind. A damaged file is printed up to the damage, \
+                  which is told with its place, and the status is 1.\n\n\
                   Examples:\n\
                   \x20 gleaner dump redis.capture\n\
                   \x20 gleaner dump redis.capture --what decisions\n\
@@ -46,47 +46,47 @@ pub enum What {
 
 pub fn main(args: &DumpArgs) -> Result<u8, Failure> {
     let mut reader = open(&args.file)?;
-    let mut printer = Printer { args, to: BufWriter::new(io::stdout().lock()), names: Names::default(), damages: 0 };
-    let result = reader.try_for_each(|item| printer.item(&item));
+    let mut printer = Printer { args, to: BufWriter::new(io::stdout().lock()), names: Names::default() };
+    let mut is_damaged = false;
+    let result = reader.try_for_each(|next| match next {
+        Ok(record) => printer.record(&record),
+        Err(damage) => {
+            is_damaged = true;
+            printer.damage(damage)
+        }
+    });
     match result.and_then(|()| printer.to.flush()) {
         // Whoever reads has enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
         Err(error) => return Err(Failure::work(format!("cannot write the result to stdout: {error}"))),
         Ok(()) => {}
     }
-    let damages = printer.damages;
     drop(printer);
-    if !reader.is_finished() && damages == 0 {
+    if !reader.is_finished() && !is_damaged {
         say(&"gleaner: it was not finished: the recorder goes on, or was killed");
     }
-    Ok(u8::from(damages > 0))
+    Ok(u8::from(is_damaged))
 }
 
 struct Printer<'a, W> {
     args: &'a DumpArgs,
     to: W,
     names: Names,
-    damages: u64,
 }
 
 impl<W: Write> Printer<'_, W> {
-    fn item(&mut self, item: &Item) -> io::Result<()> {
-        match item {
-            Item::Record(record) => {
-                self.names.follow(record);
-                lines(record, &self.names).iter().try_for_each(|line| self.line(line))
-            }
-            Item::Damage(damage) => {
-                self.damages += 1;
-                let (offset, record, what) = (damage.offset, damage.record, damage.what.clone());
-                let damage = DumpLine::Damage(DamageRecord { offset, record, what });
-                if !self.args.json {
-                    self.to.flush()?;
-                    say(&format!("gleaner: {}: {damage}", self.args.file.display()));
-                }
-                self.line(&damage)
-            }
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.names.follow(record);
+        lines(record, &self.names).iter().try_for_each(|line| self.line(line))
+    }
+
+    fn damage(&mut self, Damage { offset, record, what }: Damage) -> io::Result<()> {
+        let damage = DumpLine::Damage(DamageRecord { offset, record, what });
+        if !self.args.json {
+            self.to.flush()?;
+            say(&format!("gleaner: {}: {damage}", self.args.file.display()));
         }
+        self.line(&damage)
     }
 
     fn line(&mut self, line: &DumpLine) -> io::Result<()> {

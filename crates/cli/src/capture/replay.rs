@@ -2,7 +2,7 @@
 
 use super::open;
 use clap::Args;
-use gleaner_capture::{Difference, GroupOutcome, Item, Record, Replay};
+use gleaner_capture::{Damage, Difference, GroupOutcome, Record, Replay};
 use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
@@ -45,7 +45,7 @@ pub fn main(args: &ReplayArgs) -> Result<u8, Failure> {
     let report = replay(args, &changes)?;
     output.text(&report);
     output.json(&report)?;
-    let as_it_should_be = report.damages.is_empty() && (report.identical || !changes.is_empty());
+    let as_it_should_be = report.damage.is_none() && (report.identical || !changes.is_empty());
     Ok(u8::from(!as_it_should_be))
 }
 
@@ -61,27 +61,26 @@ fn replay(args: &ReplayArgs, changes: &toml::Table) -> Result<ReplayReport, Fail
         Ok(other)
     };
     let mut replay = Replay::new((!changes.is_empty()).then_some(&change));
-    let (mut recorded_by, mut damages) = (None, Vec::new());
-    for item in reader {
-        match &item {
-            Item::Record(Record::Begins(machine)) => {
-                recorded_by.get_or_insert_with(|| machine.gleaner.clone());
+    let (mut recorded_by, mut damage) = (None, None);
+    for next in reader {
+        match next {
+            Ok(record) => {
+                if let Record::Begins(machine) = &record {
+                    recorded_by.get_or_insert_with(|| machine.gleaner.clone());
+                }
+                replay.feed(&record).map_err(|error| Failure::input(format!("{}: {error}", args.file.display())))?;
             }
-            Item::Damage(damage) => {
-                damages.push(DamageRecord { offset: damage.offset, record: damage.record, what: damage.what.clone() });
-            }
-            Item::Record(_) => {}
+            Err(Damage { offset, record, what }) => damage = Some(DamageRecord { offset, record, what }),
         }
-        replay.feed(&item).map_err(|error| Failure::input(format!("{}: {error}", args.file.display())))?;
     }
     let outcomes = replay.outcomes();
     Ok(ReplayReport {
         schema: ReplayReport::SCHEMA.to_owned(),
         file: args.file.display().to_string(),
         recorded_by,
-        identical: damages.is_empty() && outcomes.iter().all(GroupOutcome::is_identical),
+        identical: damage.is_none() && outcomes.iter().all(GroupOutcome::is_identical),
         groups: outcomes.into_iter().map(group).collect(),
-        damages,
+        damage,
         changed: differing.take(),
     })
 }

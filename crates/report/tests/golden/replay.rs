@@ -51,7 +51,7 @@ fn replay() -> ReplayReport {
                 differences: Vec::new(),
             },
         ],
-        damages: vec![DamageRecord { offset: 70_112, record: 1_033, what: "its checksum is another one".into() }],
+        damage: Some(DamageRecord { offset: 70_112, record: 1_033, what: "the file ends within a frame".into() }),
     }
 }
 
@@ -73,7 +73,7 @@ fn a_replay() {
         recorded_by: None,
         changed: Vec::new(),
         identical: true,
-        damages: Vec::new(),
+        damage: None,
         groups: replay().groups.split_off(1),
         ..replay()
     };
