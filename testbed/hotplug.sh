@@ -8,6 +8,8 @@
 # Counting system calls patches the kernel, which QEMU 7.2 translates wrongly: no trial of one vCPU.
 cat >/tmp/easy.toml <<'END'
 turns_cpus_max = 0
+min_time_slice_us = 100000
+[tuning]
 idle_periods_per_s_min = 1
 settle_windows = 0
 judge_windows = 1
@@ -20,7 +22,6 @@ thread_burst_min = 1000000
 cpu_change_share = 10
 saturated_utilization = 1.0
 granularity_change_factor = 100
-min_time_slice_us = 100000
 hurt_loss_min = 1
 END
 allowed() { grep -h Cpus_allowed_list /proc/"$1"/task/*/status 2>/dev/null | cut -f2 | sort -u | tr '\n' ' '; }

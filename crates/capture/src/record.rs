@@ -82,13 +82,6 @@ pub enum Record {
     Begins(Machine),
     /// A group begins, or is known.
     Group(GroupRecord),
-    /// A group goes on with other parameters.
-    Params {
-        /// Whose.
-        group: u64,
-        /// [`GuestParams`], encoded.
-        params: Vec<u8>,
-    },
     /// A window.
     Window(Box<WindowRecord>),
     /// Between two windows.
@@ -140,11 +133,6 @@ pub fn policy_version() -> u32 {
     let policy = GuestPolicy::new(Policy::Full, Profile::Balanced, params, None, vcpus);
     hasher.update(&(encode(&policy).len() as u64).to_le_bytes());
     hasher.finalize()
-}
-
-/// Parameters as they are recorded.
-pub(crate) fn decode_params(bytes: &[u8]) -> Option<GuestParams> {
-    decode::<GuestParams>(bytes).filter(|params| params.validate().is_ok())
 }
 
 /// To the last byte.

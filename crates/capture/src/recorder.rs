@@ -7,7 +7,7 @@ use crate::frame::{BLOCK_BYTES_MAX, Compressor};
 use crate::record::{Ended, Machine, encode, policy_version};
 use crate::ring::{Ring, Stop, Store};
 use crate::wire::{Block, CannotEncode, Wire};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
+use gleaner_decide::guest::{GuestPolicy, GuestSetup};
 use gleaner_model::{Burst, Decision, Nanos, Window};
 use std::borrow::Cow;
 use std::fs::File;
@@ -164,11 +164,6 @@ impl Recorder {
             decisions: Cow::Borrowed(decisions),
         };
         self.add(|block| block.add(&record));
-    }
-
-    /// A group goes on with other parameters.
-    pub fn params(&mut self, group: u64, params: &GuestParams) {
-        self.add(|block| block.add(&Wire::Params { group, params: encode(params) }));
     }
 
     /// A window, and what was decided by it. `decided`: whether decide was told of it at all.

@@ -4,7 +4,7 @@
 //! With other parameters this says which decisions would have differed on the same windows. It does not say what the
 //! program would have done then: its windows would have been others.
 
-use crate::record::{GroupRecord, Record, decode_params, encode, policy_version};
+use crate::record::{GroupRecord, Record, encode, policy_version};
 use gleaner_decide::ParamError;
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Decision, Nanos, Policy, Profile, Window};
@@ -120,14 +120,6 @@ impl<'a> Replay<'a> {
                 }
             }
             Record::Group(group) => self.group(group)?,
-            Record::Params { group, params } => {
-                let params = decode_params(params).map(|params| self.changed(&params)).transpose()?;
-                if let Some(policy) = self.running.get_mut(group).and_then(|group| group.policy.as_mut())
-                    && let Some(params) = params
-                {
-                    policy.set_params(params);
-                }
-            }
             Record::Window(of) if of.decided => self.window(of.group, &of.window, &of.decisions),
             Record::Burst(of) => {
                 self.decide(of.group, of.burst.at, &of.decisions, 0, |policy| policy.burst(&of.burst));
@@ -168,7 +160,8 @@ impl<'a> Replay<'a> {
         let params = setup.as_ref().map(|setup| self.changed(&setup.params)).transpose()?;
         let (mut policy, mut begun) = (None, Vec::new());
         if let (Some(mut setup), Some(params)) = (setup, params) {
-            if record.state.is_none() {
+            if record.state.is_none() || self.change.is_some() {
+                // With other parameters a group that is older than the file begins with it.
                 setup.params = params;
                 let mut new = GuestPolicy::of(setup);
                 begun = new.begin();
@@ -178,9 +171,6 @@ impl<'a> Replay<'a> {
                 policy = Some(new);
             } else {
                 policy = record.decode_state();
-                if let Some(policy) = policy.as_mut().filter(|_| self.change.is_some()) {
-                    policy.set_params(params);
-                }
             }
         }
         if policy.is_some() && record.state.is_none() {

@@ -28,10 +28,6 @@ pub(crate) enum Wire<'a> {
         state: Option<Vec<u8>>,
         decisions: Cow<'a, [Decision]>,
     },
-    Params {
-        group: u64,
-        params: Vec<u8>,
-    },
     Window {
         group: u64,
         decided: bool,
@@ -177,7 +173,6 @@ impl Records {
                 state,
                 decisions: decisions.into_owned(),
             }),
-            Wire::Params { group, params } => Record::Params { group, params },
             Wire::Window {
                 group,
                 decided,

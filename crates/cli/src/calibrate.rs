@@ -121,12 +121,7 @@ impl<'a> Bench<'a> {
 
     /// B and C, alternating. Where halting costs by the tail alone, which rests on a sample or two, more are added
     /// before it is believed. `None` on one vCPU, or when `go_on` said no.
-    pub fn costs(
-        &self,
-        samples: usize,
-        params: &GuestParams,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<Option<WakeupCosts>, WakeupError> {
+    pub fn costs(&self, samples: usize, mut go_on: impl FnMut() -> bool) -> Result<Option<WakeupCosts>, WakeupError> {
         if self.waker.is_none() {
             return Ok(None);
         }
@@ -138,7 +133,7 @@ impl<'a> Bench<'a> {
                 halted.extend(self.measure(Setting::C, samples / ROUNDS, |_| go_on())?);
             }
             found = costs_of(&retained, &halted);
-            if !found.is_some_and(|costs| halting_costs_by_the_tail_alone(&costs, params)) {
+            if !found.is_some_and(|costs| halting_costs_by_the_tail_alone(&costs)) {
                 break;
             }
         }
@@ -171,7 +166,7 @@ fn costs_now(
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = start_yielding(&on, &IdleGroup::none(), params, |_| None)?;
     let bench = Bench::new(&yields, &on, gap);
-    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, params, go_on)).transpose()?.flatten();
+    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, go_on)).transpose()?.flatten();
     drop(yields);
     session.end()?;
     Ok(costs)

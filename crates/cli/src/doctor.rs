@@ -228,14 +228,14 @@ fn try_yielding(
 }
 
 fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
-    let costs = bench.costs(SAMPLES, &GuestParams::default(), || !interrupted.load(Ordering::Relaxed)).ok()??;
+    let costs = bench.costs(SAMPLES, || !interrupted.load(Ordering::Relaxed)).ok()??;
     Some(HaltCost {
         gap_ns: Nanos::from(bench.gap).0,
         retained_p50_ns: costs.retained_p50.0,
         retained_p99_ns: costs.retained_p99.0,
         halted_p50_ns: costs.halted_p50.0,
         halted_p99_ns: costs.halted_p99.0,
-        halting_costs: !halting_is_free(&costs, &GuestParams::default()),
+        halting_costs: !halting_is_free(&costs),
     })
 }
 

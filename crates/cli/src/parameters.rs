@@ -99,7 +99,6 @@ mod tests {
                         # The paper says \"a few milliseconds\".\n# Range: 100 to 100000 (us)\nmin_time_slice_us = \
                         4000\n";
         assert!(text.contains(expected), "{text}");
-        assert!(text.contains("\n# Range: `judge_windows` to 100 (windows)\nbaseline_windows_min = 5\n"), "{text}");
         assert!(text.contains("\n\n# --- Contention guard: ours ---\n\n"), "{text}");
     }
 }

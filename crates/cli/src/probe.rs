@@ -240,7 +240,7 @@ fn timeouts(results: &[SettingResult]) -> Option<TimeOuts> {
         halted_mean: Nanos(c.mean_ns),
         halted_p99: Nanos(c.p99_ns),
     };
-    let of = |profile| timeout(profile, Some(&costs), &GuestParams::default()).0;
+    let of = |profile| timeout(profile, Some(&costs)).0;
     Some(TimeOuts {
         frugal_ns: of(Profile::Frugal),
         balanced_ns: of(Profile::Balanced),

@@ -80,7 +80,7 @@ fn a_bad_policy_file_is_named_with_its_line() {
         said
     };
     for (text, line, words) in [
-        ("load_factor = 0.5\nsettle_windows = 101\n", 2, &["settle_windows", "101", "from 0 to 100"][..]),
+        ("load_factor = 0.5\nturns_cpus_max = 101\n", 2, &["turns_cpus_max", "101", "from 0 to 64"][..]),
         ("load_factor = nan\n", 1, &["load_factor", "NaN", "from 0.001 to 1"]),
         ("load_factor = -inf\n", 1, &["load_factor", "from 0.001 to 1"]),
         ("\n\nlod_factor = 0.5\n", 3, &["lod_factor", "load_factor"]),

@@ -66,14 +66,15 @@ fn a_run_is_recorded_and_decided_again_to_the_last_byte_machine() {
 fn with_another_profile_of_numbers_decisions_differ() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.capture");
-    captured(&file, &["--observer", "procfs", "--retain", "yielding", "--policy", "retain"]).with_status(0);
+    captured(&file, &["--observer", "procfs", "--retain", "yielding", "--policy", "retain", "--no-trial"])
+        .with_status(0);
     let config = folder.path().join("other.toml");
-    // The recorded time-out is longer than this allows.
-    std::fs::write(&config, "timeout_min_us = 0\ntimeout_max_us = 10\n").unwrap();
-    let said = replay(&file, &["--config", config.to_str().unwrap(), "--set", "retention_trials=false"]).with_status(0);
-    assert!(said.stdout.contains("with retention_trials = false instead of true"), "{said:?}");
+    // Then nothing is retained until a trial has shown that it pays.
+    std::fs::write(&config, "retention_trials = true\n").unwrap();
+    let said = replay(&file, &["--config", config.to_str().unwrap(), "--set", "load_factor=0.5"]).with_status(0);
+    assert!(said.stdout.contains("with retention_trials = true instead of false"), "{said:?}");
     assert!(said.stdout.contains("  then  ") && said.stdout.contains("  now   "), "{said:?}");
-    std::fs::write(&config, "timeout_max_us = \"x\"\n").unwrap();
+    std::fs::write(&config, "turns_cpus_max = \"x\"\n").unwrap();
     replay(&file, &["--config", config.to_str().unwrap()]).with_status(2).naming(&["other.toml"]);
 }
 

@@ -83,34 +83,6 @@ fn a_broken_reload_keeps_what_runs_and_a_right_one_changes_only_what_differs() {
     [one, two, three].into_iter().for_each(Program::ends_well);
 }
 
-/// Decisions are counted: a group that starts anew decides at once what it had decided.
-#[test]
-fn a_group_whose_parameters_alone_changed_goes_on_machine() {
-    if let Some(why) = why_not_kept_awake() {
-        gleaner_testing::skip!("{why}");
-    }
-    let (before, program) = (idle_values(), Program::start());
-    let keys = |stop: &str, more: &str| {
-        format!(
-            "profile = \"latency\"\ntrial = false\nparams = {{ steal_share_stop = {stop}, learn_timeouts = false }}\n{more}"
-        )
-    };
-    let daemon = Daemon::start(&group("one", &program, &keys("1.0", "")));
-    assert!(comes_true(|| idle_values() != before), "nothing was retained");
-    let decisions = |text: &str| -> u64 {
-        std::fs::write(daemon.configuration(), group("one", &program, text)).unwrap();
-        daemon.asked(&["reload"]).with_status(0);
-        let said = daemon.asked(&["status", "--json"]).with_status(0).stdout;
-        serde_json::from_str::<serde_json::Value>(&said).unwrap()["groups"][0]["decisions_count"].as_u64().unwrap()
-    };
-    let had = decisions(&keys("1.0", ""));
-    assert_eq!(decisions(&keys("0.99", "")), had);
-    assert!(decisions(&keys("0.99", "budget = \"7%\"")) > had);
-    drop(daemon);
-    assert!(comes_true(|| idle_values() == before), "{:?}", idle_values());
-    program.ends_well();
-}
-
 #[test]
 fn a_cgroup_is_adopted_when_it_comes_and_let_go_when_it_is_removed() {
     let Some(folder) = cgroup("come") else { gleaner_testing::skip!("needs root and cgroups of version 2") };

@@ -1,10 +1,9 @@
 //! Parameter files: TOML that names only what differs from the defaults (`gleaner params` has them all).
 
 use crate::failure::Failure;
-use crate::output::complain;
 use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
-use gleaner_decide::{ParamError, Parameter, RETIRED};
+use gleaner_decide::{ParamError, Parameter};
 use gleaner_model::printable;
 use gleaner_settings::nearest;
 use serde::de::DeserializeOwned;
@@ -78,8 +77,6 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(&format_args!("it is longer than {} KiB, and no policy file is", FILE_BYTES_MAX >> 10)));
     }
-    let text: String =
-        text.lines().map(|line| if is_retired(line) { "\n".into() } else { format!("{line}\n") }).collect();
     let place = |key: &str| text.lines().position(|line| line.trim_start().starts_with(key)).map(|line| line + 1);
     if let Some((key, told)) = unknown_key::<P>(&text) {
         return Err(Failure::input(format!("{name}:{}: {told}", place(&key).unwrap_or(1))));
@@ -88,33 +85,20 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
         Failure::input(format!("{name}: {error}`{}` lists the keys and what they may be", P::LISTED_BY))
     })?;
     params.check().map_err(|error| {
-        Failure::input(match (place(error.key), culprit::<P>(&text)) {
-            (Some(line), _) => format!("{name}:{line}: {error}"),
-            (None, Some(key)) => {
-                let line = place(&key).unwrap_or(1);
-                format!("{name}:{line}: with this {key}, {error}; change {key}, or set {} too", error.key)
-            }
-            (None, None) => format!("{name}: {error}"),
+        Failure::input(match place(error.key) {
+            Some(line) => format!("{name}:{line}: {error}"),
+            None => format!("{name}: {error}"),
         })
     })?;
     Ok(params)
-}
-
-/// Whether a line sets what is a parameter no more.
-fn is_retired(line: &str) -> bool {
-    let retired =
-        line.split_once('=').is_some_and(|(key, _)| RETIRED.split_whitespace().any(|retired| retired == key.trim()));
-    if retired {
-        complain("gleaner", &format!("{} is passed over: it is fixed now", printable(line.trim().as_bytes())));
-    }
-    retired
 }
 
 /// The first key that is no parameter, and what to say of it; `None` too where the text is no TOML.
 fn unknown_key<P: Params>(text: &str) -> Option<(String, String)> {
     let table: toml::Table = toml::from_str(text).ok()?;
     let known = P::parameters();
-    let unknown = table.keys().find(|key| known.iter().all(|parameter| parameter.key != **key))?;
+    let unknown =
+        table.keys().find(|key| *key != GuestParams::TUNING && known.iter().all(|parameter| parameter.key != **key))?;
     let advice = match nearest(unknown, known.iter().map(|parameter| parameter.key)) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("`{}` lists them", P::LISTED_BY),
@@ -122,36 +106,17 @@ fn unknown_key<P: Params>(text: &str) -> Option<(String, String)> {
     Some((unknown.clone(), format!("unknown key {}: {advice}", printable(unknown.as_bytes()))))
 }
 
-/// The key without which the file would be right: it moves another one's bounds.
-fn culprit<P: Params>(text: &str) -> Option<String> {
-    let table: toml::Table = toml::from_str(text).ok()?;
-    let right_without = |key: &&String| {
-        let mut without = table.clone();
-        without.remove(*key);
-        without.try_into().is_ok_and(|params: P| params.check().is_ok())
-    };
-    table.keys().find(right_without).cloned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_key_at_fault_is_named_also_where_another_ones_bounds_are_broken() {
+    fn the_key_at_fault_is_named_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.toml");
-        let said = |text: &str| {
-            std::fs::write(&file, text).unwrap();
-            read_params::<GuestParams>(&file).unwrap_err().message
-        };
-        let bounds = said("# a comment\njudge_windows = 100\n");
-        for words in ["p.toml:2: with this judge_windows", "baseline_windows_min", "exactly 100"] {
-            assert!(bounds.contains(words), "{bounds}");
-        }
-        assert!(said("judge_windows = 0").contains("p.toml:1: "), "{}", said("judge_windows = 0"));
-        let both = said("judge_windows = 100\nbaseline_windows_min = 5\n");
-        assert!(both.contains("p.toml:2: "), "{both}");
+        std::fs::write(&file, "# a comment\nload_factor = 9\n").unwrap();
+        let said = read_params::<GuestParams>(&file).unwrap_err().message;
+        assert!(said.contains("p.toml:2: load_factor = 9"), "{said}");
     }
 
     #[test]
@@ -168,15 +133,6 @@ mod tests {
         assert_eq!(said::<HostParams>("ladder = [1]"), "unknown key ladder: did you mean ladder_us?");
         assert_eq!(said::<HostParams>("load_factor = 1"), "unknown key load_factor: `gleaner params host` lists them");
         assert_eq!(said::<GuestParams>("load_factor = 1"), "");
-    }
-
-    #[test]
-    fn what_is_a_parameter_no_more_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("p.toml");
-        std::fs::write(&file, "load_factor = 0.5\n  hurt_mads = 3\njudge_windows = 0\n").unwrap();
-        let said = read_params::<GuestParams>(&file).unwrap_err().message;
-        assert!(said.contains("p.toml:3: judge_windows"), "{said}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ profile = "latency"
 budget = "20%"
 retain_for = "200us"
 trial = false
-params = { steal_share_stop = 0.2, trial_gain_min = 0.03 }
+params = { steal_share_stop = 0.2, load_factor = 0.9 }
 
 [group."web@1"]
 cgroup = "/kubepods.slice/*/**"

@@ -2,7 +2,7 @@
 
 use crate::groups::Adopted;
 use gleaner_decide::guest::{
-    ContentionGuard, Explanation, TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, TrialRecord,
+    ContentionGuard, Explanation, TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_GAIN_MIN, TRIAL_WAKEUPS_MIN, TrialRecord,
 };
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
@@ -206,7 +206,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
     if is_on_one(explanation) {
         lines.push(format!(
             "a trial finds several vCPUs faster; its threads run side by side, or hand over {} times as seldom",
-            params.granularity_change_factor
+            params.tuning.granularity_change_factor
         ));
         return lines;
     }
@@ -214,11 +214,11 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
         lines.push(format!(
             "the host takes more than {:.0} % of a vCPU's time for {} ms: that one is let go for at least {}",
             params.steal_share_stop * 100.0,
-            params.steal_span_ms,
+            ContentionGuard::STEAL_SPAN.0 / 1_000_000,
             ContentionGuard::HOLD_OFF_MIN
         ));
         if params.retention_trials {
-            let gain = params.trial_gain_min * 100.0;
+            let gain = TRIAL_GAIN_MIN * 100.0;
             lines.push(match settings.profile() {
                 Profile::Latency => "a trial finds that the program is slower for it".to_owned(),
                 _ => format!("a trial finds less than {gain:.0} % more synchronizations a second than without"),
@@ -236,7 +236,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
         lines.push(format!(
             "a trial, once there are {} wake-ups in every window, finds more than {:.0} % more synchronizations a second",
             TRIAL_WAKEUPS_MIN,
-            params.trial_gain_min * 100.0
+            TRIAL_GAIN_MIN * 100.0
         ));
     } else if explanation.retention_stopped {
         lines.push(format!(
@@ -244,7 +244,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
              granularity changes, which begins anew",
             TRIAL_AGAIN_MIN,
             TRIAL_AGAIN_MAX,
-            params.trial_gain_min * 100.0
+            TRIAL_GAIN_MIN * 100.0
         ));
     }
     let short: CpuSet = explanation.active.difference(&explanation.retaining);

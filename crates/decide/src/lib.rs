@@ -5,4 +5,4 @@ pub mod guest;
 pub mod host;
 mod params;
 
-pub use params::{ParamError, Parameter, RETIRED};
+pub use params::{ParamError, Parameter};

@@ -13,19 +13,6 @@ pub struct ParamError {
     pub allowed: String,
 }
 
-/// What were parameters once, and are fixed now: a file that has them is read, and they are passed over.
-pub const RETIRED: &str = "
-adaptation bpf_trial_windows change_min contended_share_min cpu_change_mads cpu_change_min
-cpu_growth_share expand_after_us expand_delay_us expand_g_comp_times expand_patience_max fall_min
-filling_windows guard_hold_off_max_ms guard_hold_off_min_ms hold_off_quiet_times hurt_mads
-learnt_timeout_factor memory_max_ms memory_min_ms never_idle_stay_max_ms never_idle_stay_min_ms
-never_idle_windows overloaded_utilization poll_budget_balanced_ratio poll_budget_frugal_ratio
-poll_steal_price poll_timeout_frugal_us rest_max_ms rest_min_ms saving_min steal_share_quiet
-stolen_gap_us switches_per_s_min thread_burst_factor thread_burst_windows timeout_unmeasured_frugal_us
-trial_again_max_ms trial_again_min_ms trial_cost_min trial_pairs_min trial_wakeups_min turns_again_max_ms
-turns_again_min_ms turns_alike turns_frugal_loss turns_switches_per_s_min turns_windows wakes_per_s_min
-wakes_share_min wakes_wide_share wakes_windows";
-
 /// What a parameter is, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
@@ -37,7 +24,7 @@ pub struct Parameter {
     pub meaning: &'static str,
     /// As a file would have it.
     pub default: String,
-    /// The values allowed. A bound that is another parameter is named by its key.
+    /// The values allowed.
     pub allowed: String,
     /// Of the default and of the range; empty where it is a plain number.
     pub unit: &'static str,
@@ -101,7 +88,8 @@ pub(crate) fn within(key: &'static str, value: &impl Value, low: f64, high: f64)
 }
 
 /// Defines a policy's parameters, in groups: `key: type = default, range, unit;`. A range is `0.5 to 1.0` or `any "in
-/// words"`; an end is a number, `(another_key)` or `{ an expression }`.
+/// words"`; an end is a number or `{ an expression }`. Behind them a field may follow that is no
+/// parameter.
 macro_rules! parameters {
     (
         $(#[$attribute:meta])*
@@ -114,6 +102,7 @@ macro_rules! parameters {
                 )+
             )+
         }
+        $($other:ident: $other_type:ty)?
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -125,11 +114,15 @@ macro_rules! parameters {
                 #[doc = concat!("Default: ", stringify!($default), ". Range: ", stringify!($low $word $high), " ", $unit)]
                 pub $key: $type,
             )+)+
+            $(
+                /// What is no parameter of users.
+                pub $other: $other_type,
+            )?
         }
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($($key: $default,)+)+ }
+                Self { $($($key: $default,)+)+ $($other: Default::default())? }
             }
         }
 
@@ -164,13 +157,9 @@ macro_rules! parameters {
     (@words $low:tt to $high:tt) => {
         format!("{} to {}", $crate::params::parameters!(@word $low), $crate::params::parameters!(@word $high))
     };
-    (@word ($key:ident)) => { concat!("`", stringify!($key), "`") };
     (@word $end:tt) => { f64::from($end) };
     (@end $of:ident any $word:ident) => { 0.0 };
     (@end $of:ident $words:tt of) => { 0.0 };
-    (@end $of:ident ($key:ident) $word:ident) => {
-        $crate::params::Value::number(&$of.$key).unwrap_or_default()
-    };
     (@end $of:ident $end:tt $word:ident) => { f64::from($end) };
 }
 
@@ -194,7 +183,6 @@ mod tests {
         );
         assert!(min_time_slice.meaning.starts_with("min_time_slice: threads"), "{}", min_time_slice.meaning);
         assert!(min_time_slice.meaning.ends_with("\"a few milliseconds\"."), "{}", min_time_slice.meaning);
-        assert_eq!(of("baseline_windows_min").allowed, "`judge_windows` to 100");
         assert_eq!(of("load_factor").allowed, "0.001 to 1");
         assert_eq!((&*of("several_at_once").default, &*of("several_at_once").allowed), ("true", "true or false"));
         let ladder = &HostParams::parameters()[0];

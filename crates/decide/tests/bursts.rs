@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Guest, PIPELINE, Workload, policy, times};
-use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{Action, Burst, Decision, Nanos, Policy, Reason};
 
 /// Packed, and a window or two after the step was judged.
@@ -61,10 +61,8 @@ fn whoever_has_all_vcpus_is_not_watched() {
     let mut policy = policy(Policy::Consolidate, 4);
     policy.begin();
     assert_eq!(policy.burst_watch(), None);
-    let (_, mut packed) = packed(Policy::Consolidate);
+    let (_, packed) = packed(Policy::Consolidate);
     assert!(packed.burst_watch().is_some());
-    packed.set_params(GuestParams { expand_at_once: false, ..GuestParams::default() });
-    assert_eq!(packed.burst_watch(), None);
 }
 
 #[test]

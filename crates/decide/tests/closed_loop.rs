@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Guest, PIPELINE, Workload, apply, count, one_at_a_time, policy, retaining_untried, times};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
+use gleaner_decide::guest::{GuestPolicy, NoStep};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
 
 /// Windows from a step, or the start, to the next: 3 to settle, 5 of baseline (3 of them to judge).
@@ -86,7 +86,8 @@ fn it_stops_where_a_condition_does_and_says_which() {
 #[test]
 fn figure_4_through_the_whole_policy() {
     // Three vCPUs, t = 1 ms; rho = eta = 1, conditions (1) and (2) only.
-    let params = GuestParams { predicted_utilization_max: 1.0, ..retaining_untried() };
+    let mut params = retaining_untried();
+    params.tuning.predicted_utilization_max = 1.0;
     for (name, g_comp_ms, steps) in [("4(a)", 1, 1), ("4(b)", 2, 0)] {
         let mut policy = GuestPolicy::new(Policy::Full, Profile::Balanced, params.clone(), None, CpuSet::first(3));
         let mut guest = Guest::new(3, PIPELINE, 1);

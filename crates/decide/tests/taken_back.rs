@@ -24,7 +24,7 @@ fn hold_off_after_hurt(guest: &mut Guest, policy: &mut GuestPolicy) -> Nanos {
 #[test]
 fn after_a_step_that_hurt_none_is_tried_for_a_while_and_for_longer_the_next_time() {
     let (mut guest, mut policy) = (Guest::new(4, HURT, 1), policy(Policy::Full, 4));
-    let min = Nanos::from_millis(GuestParams::default().hold_off_min_ms);
+    let min = Nanos::from_millis(GuestParams::default().tuning.hold_off_min_ms);
     // First three vCPUs at once, then one: each hurts.
     assert_eq!(hold_off_after_hurt(&mut guest, &mut policy), min);
     let (mut patient, mut patient_policy) = (guest.clone(), policy.clone());

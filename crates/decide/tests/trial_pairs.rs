@@ -3,13 +3,13 @@
 mod common;
 
 use common::{COSTLY_HALTS, Guest, PIPELINE, Workload, policy_with};
-use gleaner_decide::guest::{Explanation, GuestParams};
+use gleaner_decide::guest::Explanation;
 use gleaner_model::{Nanos, Policy};
 
 /// Tries retention where a synchronization costs so many times as much with it, pair of blocks by pair of blocks.
 fn tried(ratios: [f64; 4]) -> Explanation {
     const WITHOUT_US: f64 = 100.0;
-    let windows_per_pair = 2 * GuestParams::default().trial_block_windows as usize;
+    let windows_per_pair = 4;
     let mut guest = Guest::new(4, Workload { demand: 1.6, ..PIPELINE }, 1);
     let mut policy = policy_with(Policy::Retain, 4, Some(COSTLY_HALTS));
     policy.begin();

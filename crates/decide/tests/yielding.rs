@@ -241,7 +241,7 @@ proptest! {
                 (_, None) => prop_assert_eq!(next, sleep(UNTIL_ORDERED, false)),
                 (Next::Yield, Some(timeout)) => {
                     let ended_by_return = matches!(event, Returned(_, Immediate));
-                    prop_assert!(!ended_by_return || idle < timeout.max(us(params.nap_check_us)));
+                    prop_assert!(!ended_by_return || idle < timeout.max(us(params.tuning.nap_check_us)));
                 }
                 (Next::Sleep { at_most, .. }, Some(_)) => {
                     idle = Nanos::ZERO;

@@ -55,7 +55,7 @@ impl Config {
     /// Whether yielding threads would have nothing to do, as far as costs were measured.
     pub(crate) fn has_nothing_to_retain(&self) -> bool {
         let profile = self.group.profile().of_policy();
-        let by_costs = |costs| timeout(profile, Some(costs), &self.group.params()) == Nanos::ZERO;
+        let by_costs = |costs| timeout(profile, Some(costs)) == Nanos::ZERO;
         self.group.timeout().is_none() && self.retain == RetainChoice::Auto && self.costs.as_ref().is_some_and(by_costs)
     }
 

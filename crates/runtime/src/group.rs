@@ -97,8 +97,7 @@ impl Group {
         self.id
     }
 
-    /// From now on it is managed by this; what it did so far stays. Where only parameters differ, so does what is known
-    /// of it.
+    /// From now on it is managed by this; what it did so far stays.
     pub(crate) fn reconfigure(
         &mut self,
         config: &Config,
@@ -106,18 +105,6 @@ impl Group {
         machine: &mut Machine,
         events: &mut Events,
     ) {
-        let mut others = self.config.clone();
-        others.group.params.clone_from(&config.group.params);
-        others.group.trial = config.group.trial;
-        if others == *config && means.is_some() == self.retains {
-            let params = self.params_of(config);
-            if let Some(recorder) = events.recorder() {
-                recorder.params(self.id.0, &params);
-            }
-            self.policy.set_params(params);
-            self.config = others;
-            return;
-        }
         self.config = config.clone();
         machine.wants_nothing(self.id, events);
         let vcpus = self.only.clone().unwrap_or_else(|| machine.vcpus().clone());

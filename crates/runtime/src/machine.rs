@@ -381,7 +381,7 @@ impl Machine {
             return;
         }
         let active: CpuSet = self.occupied.0.iter().chain(self.occupied.1.iter()).collect();
-        steering.look(self.at, (&self.vcpus, &active), &self.params, &mut session.journal, events);
+        steering.look(self.at, (&self.vcpus, &active), &mut session.journal, events);
     }
 
     /// Does what starts a process or a thread, which must not inherit the one vCPU.

@@ -12,6 +12,12 @@ use std::path::{Path, PathBuf};
 /// Windows for which a trial, which needs BPF, may make it dear: it takes 16, after ten quiet ones.
 const TRIAL_WINDOWS: u32 = 40;
 
+/// Windows in a row in which another observer would be better, before it is changed.
+const LEAVE_WINDOWS: u32 = 3;
+/// Below this many switches per second the first trial of retention, which needs BPF, is waited for. Above it BPF would
+/// cost a fiftieth of a vCPU and more meanwhile.
+const TRIAL_SWITCHES_PER_S_MAX: f64 = 150_000.0;
+
 /// What another observer has to be told of a group.
 #[derive(Debug, Default)]
 struct Known {
@@ -168,7 +174,7 @@ impl Observing {
             && threads > params.procfs_threads_max
             && all.switches_per_s < params.bpf_switches_per_s_max / 2.0;
         self.crowded_windows = if is_crowded { self.crowded_windows + 1 } else { 0 };
-        if self.crowded_windows < params.bpf_leave_windows {
+        if self.crowded_windows < LEAVE_WINDOWS {
             return None;
         }
         self.crowded_windows = 0;
@@ -221,8 +227,8 @@ impl Observing {
         let per_s = all.switches_per_s;
         let is_dear = self.may_leave_bpf() && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
-        let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
-        let windows = if waits_for_trial { TRIAL_WINDOWS } else { params.bpf_leave_windows };
+        let waits_for_trial = trial && per_s < TRIAL_SWITCHES_PER_S_MAX;
+        let windows = if waits_for_trial { TRIAL_WINDOWS } else { LEAVE_WINDOWS };
         if self.switching_windows < windows {
             return None;
         }

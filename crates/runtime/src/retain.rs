@@ -5,7 +5,7 @@ use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
 };
 use gleaner_decide::guest::{ContentionGuard, GuestParams};
-use gleaner_model::{CpuSet, Nanos, RetainMeans};
+use gleaner_model::{CpuSet, RetainMeans};
 use gleaner_observe::{Observer, ProcRoot, online_cpus};
 use gleaner_settings::RetainChoice;
 use std::path::Path;
@@ -117,7 +117,7 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
 fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
     IdlePollParams {
         stolen_gap: ContentionGuard::STOLEN_GAP,
-        steal_span: Nanos::from_millis(params.steal_span_ms),
+        steal_span: ContentionGuard::STEAL_SPAN,
         steal_share_stop: params.steal_share_stop,
         hold_off_min: ContentionGuard::HOLD_OFF_MIN,
         hold_off_max: ContentionGuard::HOLD_OFF_MAX,

@@ -3,7 +3,7 @@
 use crate::Warning;
 use crate::events::Events;
 use gleaner_act::{Interrupts, Journal};
-use gleaner_decide::guest::{GuestParams, worth_moving};
+use gleaner_decide::guest::worth_moving;
 use gleaner_model::{CpuSet, Nanos};
 use gleaner_observe::{ProcRoot, irqbalance};
 
@@ -43,7 +43,6 @@ impl Steering {
         &mut self,
         at: Nanos,
         (all, active): (&CpuSet, &CpuSet),
-        params: &GuestParams,
         journal: &mut Journal,
         events: &mut Events,
     ) {
@@ -63,7 +62,7 @@ impl Steering {
             return;
         }
         let landing = self.interrupts.landing_on(&parked, elapsed);
-        for irq in worth_moving(&landing, params) {
+        for irq in worth_moving(&landing) {
             self.interrupts.send_to(irq, active, journal);
         }
     }

@@ -61,12 +61,6 @@ impl GroupSettings {
     pub fn params(&self) -> GuestParams {
         let mut params = self.params.clone().unwrap_or_default();
         params.retention_trials &= self.trial.unwrap_or(true);
-        if let Some(timeout) = self.timeout() {
-            let us = timeout.0 / 1000;
-            params.timeout_unmeasured_balanced_us = us;
-            params.timeout_min_us = params.timeout_min_us.min(us);
-            params.timeout_max_us = params.timeout_max_us.max(us);
-        }
         params
     }
 
@@ -83,7 +77,7 @@ impl GroupSettings {
 }
 
 impl Value for GuestParams {
-    const EXAMPLE: &'static str = "{ poll_trial_quiet_windows = 4 }";
+    const EXAMPLE: &'static str = "{ steal_share_stop = 0.3 }";
 
     fn allowed() -> String {
         "a table".to_owned()

@@ -153,7 +153,7 @@ mod tests {
             let mut managed = Managed::new(gleaner_model::Policy::Retain);
             (managed.timeout, managed.window, managed.signalled) = (Some(MS / 25), 100 * MS, false);
             let params = &mut managed.params;
-            (params.nap_min_us, params.nap_max_us, params.nap_check_us) = (50, 50, 0);
+            (params.tuning.nap_min_us, params.tuning.nap_max_us, params.tuning.nap_check_us) = (50, 50, 0);
             let mut vm = VmConfig::new("vm", 1, Costs::NATIVE_2014, work);
             vm.gleaner = Some(managed);
             let mut config = Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![vm]);

@@ -17,7 +17,7 @@ fn relay(policy: Option<Policy>, threads: u32, items: u64, vcpus: u32) -> VmConf
         Some(policy) => {
             let mut with = Managed::new(policy);
             // It is over before a trial.
-            with.params.yielding_waits_for_trial = false;
+            with.params.tuning.yielding_waits_for_trial = false;
             managed(vm, with)
         }
         None => vm,

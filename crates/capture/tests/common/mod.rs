@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use gleaner_capture::{Damage, GroupOutcome, Machine, Reader, Record, Recorder, Replay, Target};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Tuning};
 use gleaner_model::{
     Burst, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, Topology, VcpuId,
     VcpuWindow, WakeupCosts, Window,
@@ -64,8 +64,7 @@ pub fn setup(dice: &mut Dice) -> GuestSetup {
         halted_p99: Nanos::from_micros(200),
     };
     let params = GuestParams {
-        trial_quiet_windows: 3,
-        hold_off_min_ms: 200,
+        tuning: Tuning { hold_off_min_ms: 200, ..Tuning::default() },
         load_factor: 0.1 + dice.below(9) as f64 / 10.0,
         ..GuestParams::default()
     };
@@ -156,16 +155,11 @@ pub fn record(target: Target, seed: u64, groups: u64, windows: u64) -> (Told, Op
             recorder.segment_begun();
         }
         let window = window(dice, at);
-        for (id, setup, policy) in &mut running {
+        for (id, _, policy) in &mut running {
             if dice.one_in(20) {
                 recorder.window(*id, false, &window, &[]);
                 told.windows.push((*id, false, window.clone(), Vec::new()));
                 continue;
-            }
-            if dice.one_in(150) {
-                setup.params.load_factor = 0.5;
-                policy.set_params(setup.params.clone());
-                recorder.params(*id, &setup.params);
             }
             if dice.one_in(4) {
                 let (runnable, us) = (dice.below(9), dice.below(3_000));

@@ -148,7 +148,7 @@ fn lines(record: &Record, names: &Names) -> Vec<DumpLine> {
             let why = if *why == Ended::Full { "full" } else { "stopped" };
             vec![DumpLine::End { why: why.to_owned() }]
         }
-        Record::Params { .. } | Record::Gone { .. } => Vec::new(),
+        Record::Gone { .. } => Vec::new(),
     }
 }
 

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(with(&GuestParams::default(), &table).unwrap().load_factor.to_bits(), 0.5_f64.to_bits());
         // An integer where a number is meant.
         let one = setting("load_factor=1").unwrap();
-        let recorded = GuestParams { load_factor: 0.25, hurt_loss_min: 0.1 + 0.2, ..GuestParams::default() };
+        let recorded = GuestParams { load_factor: 0.25, turns_cpus_max: 0.1 + 0.2, ..GuestParams::default() };
         let other = with(&recorded, &one).unwrap();
         assert_eq!(other, GuestParams { load_factor: 1.0, ..recorded.clone() }, "and to the last bit");
         assert_eq!(difference(&recorded, &other).len(), 1);

@@ -26,7 +26,7 @@ fn by_the_tail_alone(halt: &HaltCost) -> bool {
         halted_p99: Nanos(halt.halted_p99_ns),
         ..WakeupCosts::default()
     };
-    halting_costs_by_the_tail_alone(&costs, &GuestParams::default())
+    halting_costs_by_the_tail_alone(&costs)
 }
 
 /// What a person should do. `busy`: what others used before anything was measured, where that is much.

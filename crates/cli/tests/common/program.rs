@@ -24,6 +24,9 @@ pub const STATUS: i32 = 7;
 
 /// Conditions that nearly always hold: the program is consolidated after a few windows.
 pub const LENIENT: &str = "
+min_time_slice_us = 100000
+waking_costs_us_min = 0
+[tuning]
 idle_periods_per_s_min = 1
 settle_windows = 0
 judge_windows = 1
@@ -36,9 +39,7 @@ thread_burst_min = 1000000
 cpu_change_share = 10
 saturated_utilization = 1.0
 granularity_change_factor = 100
-min_time_slice_us = 100000
 hurt_loss_min = 1
-waking_costs_us_min = 0
 ";
 
 /// The words that start the program.

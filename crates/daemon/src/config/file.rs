@@ -2,7 +2,6 @@
 
 use super::error::ConfigError;
 use super::tables::{TABLES, Tables, Which, names_in};
-use gleaner_decide::RETIRED;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Policy, printable};
 use gleaner_settings::{GroupSettings, nearest, unknown};
@@ -135,12 +134,14 @@ impl File {
         (which, settings)
     }
 
-    /// Takes those of the policy's numbers away that are wrong, each by itself, and those that are parameters no more.
-    /// Whether they fit each other is known when all files are.
+    /// Takes those of the policy's numbers away that are wrong, each by itself. Whether they fit each other is known when
+    /// all files are.
     fn check_params(&self, group: &mut DeTable<'_>, errors: &mut Vec<ConfigError>) {
         let Some(DeValue::Table(params)) = group.get_mut("params").map(Spanned::get_mut) else { return };
-        RETIRED.split_whitespace().for_each(|key| drop(params.remove(key)));
-        let known: Vec<&str> = GuestParams::parameters().iter().map(|parameter| parameter.key).collect();
+        let known: Vec<&str> = {
+            let parameters = GuestParams::parameters();
+            parameters.iter().map(|parameter| parameter.key).chain([GuestParams::TUNING]).collect()
+        };
         for (key, value) in std::mem::take(params) {
             match self.wrong_param(&key, &value, &known) {
                 Some(wrong) => errors.push(wrong),

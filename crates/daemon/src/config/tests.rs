@@ -196,14 +196,14 @@ fn a_host_has_an_agent_and_no_group_of_everything() {
 #[test]
 fn what_is_wrong_with_all_files_together_is_told_where_it_is_written() {
     let files = [
-        file("a.toml", "[group.a]\npid = 3\n\n[group.a.params]\njudge_windows = 9\n"),
+        file("a.toml", "[group.a]\npid = 3\n\n[group.a.params]\nload_factor = 9\n"),
         file("b.toml", "[group.a]\nprofile = \"throughput\"\n"),
         file("c.toml", "[group.b]\nprofile = \"frugal\"\n"),
     ];
     let said = |files: &[File]| Configuration::resolve(files).unwrap_err().to_string();
-    assert!(said(&files[..2]).starts_with("a.toml:4: baseline_windows_min = 5"), "{}", said(&files[..2]));
+    assert!(said(&files[..2]).starts_with("a.toml:4: load_factor = 9"), "{}", said(&files[..2]));
     assert!(said(&files[1..]).starts_with("b.toml:1: group a: which?"), "{}", said(&files[1..]));
-    let numbers = [file("a.toml", "[group.a]\npid = 3\nparams = { judge_windows = 4 }\n"), files[1].clone()];
+    let numbers = [file("a.toml", "[group.a]\npid = 3\nparams = { load_factor = 0.5 }\n"), files[1].clone()];
     let found = Configuration::resolve(&numbers).unwrap();
     assert_eq!(right(&found.to_string()).groups, found.groups, "numbers are shown, too: {found}");
 }

@@ -30,11 +30,6 @@ impl Backoff {
         length
     }
 
-    /// From the next time on it doubles within other limits.
-    pub(super) fn set_limits(&mut self, min: Nanos, max: Nanos) {
-        (self.min, self.max) = (min, max);
-    }
-
     /// Holds off until then, and does not double for it.
     pub(super) fn hold(&mut self, until: Nanos) {
         self.until = until;

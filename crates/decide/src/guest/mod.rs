@@ -39,10 +39,10 @@ pub use consolidation::{Check, Factors, check, deactivation_order, expands, gran
 pub use explain::{Explanation, NoStep, TrialRecord};
 pub use interrupts::worth_moving;
 pub use neighbours::{Steered, beside};
-pub use params::GuestParams;
+pub use params::{GuestParams, Tuning};
 pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
-    TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
-    halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free,
+    TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_GAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
+    halting_costs_by_the_tail_alone, halting_is_free, timeout, waking_is_free,
 };

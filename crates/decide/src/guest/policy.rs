@@ -53,7 +53,6 @@ pub struct GuestPolicy {
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
-    params: GuestParams,
 }
 
 impl GuestPolicy {
@@ -61,8 +60,8 @@ impl GuestPolicy {
     pub fn of(setup: GuestSetup) -> Self {
         let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget, topology } = setup;
         let mut new = Self::new(policy, profile, params, costs, vcpus).with_topology(topology);
-        if let Some(means) = means {
-            new = new.by(means, timeout);
+        if means.is_some() || timeout.is_some() {
+            new = new.by(means.unwrap_or(RetainMeans::Yielding), timeout);
         }
         match budget {
             Some(budget) => new.within_budget(budget),
@@ -88,13 +87,12 @@ impl GuestPolicy {
             now: Nanos::ZERO,
             lengths: None,
             no_step: NoStepCounts::default(),
-            params,
         }
     }
 
     /// The same where vCPUs are kept awake by `means` instead of a yielding thread, for `timeout` or, by default, what
-    /// the profile says. Where the idle task polls, a time-out that is given stays; else each vCPU's follows its idle
-    /// lengths.
+    /// the profile says. A time-out that is given stays; where the idle task polls and none is, each vCPU's follows its
+    /// idle lengths.
     #[must_use]
     pub fn by(mut self, means: RetainMeans, timeout: Option<Nanos>) -> Self {
         self.retention.by(means, timeout);
@@ -113,14 +111,6 @@ impl GuestPolicy {
     pub fn with_topology(mut self, topology: Topology) -> Self {
         self.consolidation.set_topology(topology);
         self
-    }
-
-    /// Goes on with other parameters, from the next window on. What was learnt stays, within the new limits.
-    pub fn set_params(&mut self, params: GuestParams) {
-        self.retention.set_params(params.clone());
-        self.consolidation.set_params(params.clone());
-        self.turns.set_params(&params);
-        self.params = params;
     }
 
     /// What to carry out before the program starts, at time 0.

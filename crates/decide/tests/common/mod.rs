@@ -8,7 +8,7 @@
 
 pub mod changes;
 
-use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, Tuning};
 use gleaner_model::{
     Action, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, Source, VcpuId, VcpuWindow,
     WakeupCosts, Window, bucket_index,
@@ -198,7 +198,7 @@ pub fn policy(policy: Policy, vcpus: u32) -> GuestPolicy {
 
 /// As it ships, but for yielding threads that retain from the beginning.
 pub fn retaining_untried() -> GuestParams {
-    GuestParams { yielding_waits_for_trial: false, ..GuestParams::default() }
+    GuestParams { tuning: Tuning { yielding_waits_for_trial: false, ..Tuning::default() }, ..GuestParams::default() }
 }
 
 /// Retaining untried, on a machine where wake-ups cost that.

@@ -5,7 +5,7 @@ use crate::config::Managed;
 use crate::costs::Costs;
 use crate::engine::Time;
 use gleaner_decide::guest::{GuestPolicy, Urgency};
-use gleaner_model::{CpuSet, Decision, Nanos, WakeupCosts};
+use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, WakeupCosts};
 
 /// What manages one guest.
 #[derive(Debug)]
@@ -58,15 +58,13 @@ impl Gleaner {
     fn by_yielding(managed: &Managed, costs: &Costs, vcpus: u32) -> GuestPolicy {
         let mut params = managed.params.clone();
         let (mut profile, mut measured) = (managed.profile, Some(wakeup_costs(costs)));
-        if let Some(timeout) = managed.timeout {
+        if managed.timeout.is_some() {
             // As `gleaner run --retain-for` has it: nothing is measured, and what was given is not doubted.
-            params.timeout_unmeasured_balanced_us = (timeout / 1_000).max(1);
-            params.timeout_min_us = params.timeout_min_us.min(params.timeout_unmeasured_balanced_us);
-            params.timeout_max_us = params.timeout_max_us.max(params.timeout_unmeasured_balanced_us);
             params.retention_trials = false;
             (profile, measured) = (gleaner_model::Profile::Balanced, None);
         }
         GuestPolicy::new(managed.policy, profile, params, measured, CpuSet::first(vcpus))
+            .by(RetainMeans::Yielding, managed.timeout.map(Nanos))
     }
 
     /// Its yielding threads, one for each vCPU.

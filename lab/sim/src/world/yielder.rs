@@ -58,7 +58,7 @@ impl Yielder {
             spun: 0,
             displaced_at: None,
             signalled,
-            guesses: [0, params.nap_check_us * 1_000],
+            guesses: [0, params.tuning.nap_check_us * 1_000],
         }
     }
 

@@ -66,7 +66,7 @@ impl Patience {
 
     /// The group was expanded for a burst.
     pub(super) fn expanded(&mut self, packed: Spread, params: &GuestParams) {
-        let windows = params.settle_windows.saturating_add(params.judge_windows).max(1);
+        let windows = params.tuning.settle_windows.saturating_add(params.tuning.judge_windows).max(1);
         self.doubt = Some(Doubt { packed, windows_left: windows });
     }
 
@@ -92,7 +92,7 @@ impl Patience {
 impl Consolidation {
     /// What the group should be expanded for at once; `None` while it has all vCPUs.
     pub(in crate::guest) fn burst_watch(&self) -> Option<BurstWatch> {
-        if !self.params.expand_at_once || self.active.len() >= self.all.len() {
+        if !self.params.tuning.expand_at_once || self.active.len() >= self.all.len() {
             return None;
         }
         let g_comp = self.steps.iter().map(|step| step.measure.lengths.g_comp).fold(0.0, f64::max);

@@ -79,9 +79,9 @@ pub fn check(
     let predicted = utilization * n as f64 / (n - k) as f64;
     // Until a step that hurt has taught otherwise.
     let fine = wakeup_cost.is_some_and(|cost| g_comp < cost) && factors == Factors::new(params);
-    let allowance = if fine { params.fine_grained_allowance } else { 1.0 };
+    let allowance = if fine { params.tuning.fine_grained_allowance } else { 1.0 };
     let factors = Factors { load: factors.load * allowance, granularity: factors.granularity * allowance };
-    let predicted_max = params.predicted_utilization_max * allowance;
+    let predicted_max = params.tuning.predicted_utilization_max * allowance;
     if load_ratio > factors.load + ROUNDING {
         Check::Fails(NoStep::LoadTooHigh { load_ratio, load_factor: factors.load })
     } else if granularity_ratio > factors.granularity + ROUNDING {
@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn figure_4_and_each_condition() {
         // rho = eta = 1, and conditions (1) and (2) only.
-        let paper = GuestParams { predicted_utilization_max: 1.0, ..GuestParams::default() };
+        let mut paper = GuestParams::default();
+        paper.tuning.predicted_utilization_max = 1.0;
         let ours = GuestParams::default();
         let fits = |check: &Check| matches!(check, Check::Fits { .. });
         let too_coarse = |check: &Check| matches!(check, Check::Fails(NoStep::TooCoarse { .. }));

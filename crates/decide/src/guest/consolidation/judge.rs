@@ -150,7 +150,7 @@ fn fall(before: Spread, after: f64, params: &GuestParams) -> Option<f64> {
 
 /// The share that chance explains.
 fn noise(before: Spread, params: &GuestParams) -> f64 {
-    params.hurt_loss_min.max(HURT_MADS * before.relative_mad())
+    params.tuning.hurt_loss_min.max(HURT_MADS * before.relative_mad())
 }
 
 #[cfg(test)]

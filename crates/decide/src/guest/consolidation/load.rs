@@ -25,7 +25,7 @@ impl Load {
         self.windows = self.windows.saturating_add(1);
         self.busy += vcpu.busy;
         self.utilization = vcpu.utilization(length);
-        let saturated = self.utilization > params.saturated_utilization;
+        let saturated = self.utilization > params.tuning.saturated_utilization;
         self.saturated = if saturated { self.saturated.saturating_add(1) } else { 0 };
         let overloaded = self.utilization >= OVERLOADED;
         self.overloaded = self.overloaded.saturating_add(u32::from(overloaded));

@@ -95,13 +95,21 @@ impl Consolidation {
         let ms = Nanos::from_millis;
         Self {
             learned: LearnedLimits::none(&params),
-            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), HOLD_OFF_QUIET_TIMES),
+            hold_off: Backoff::new(
+                ms(params.tuning.hold_off_min_ms),
+                ms(params.tuning.hold_off_max_ms),
+                HOLD_OFF_QUIET_TIMES,
+            ),
             // Nothing but a change makes it start small again.
-            recheck_backoff: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
+            recheck_backoff: Backoff::new(
+                ms(params.tuning.look_out_min_ms),
+                ms(params.tuning.look_out_max_ms),
+                u64::MAX,
+            ),
             rechecked: false,
             recheck: None,
             wakeup_cost,
-            settle_left: params.settle_windows,
+            settle_left: params.tuning.settle_windows,
             active: vcpus.clone(),
             all: vcpus,
             steps: Vec::new(),
@@ -121,17 +129,6 @@ impl Consolidation {
     /// Which vCPUs share what.
     pub(super) fn set_topology(&mut self, topology: Topology) {
         self.topology = topology;
-    }
-
-    /// Goes on with other parameters. What was learnt stays, within the new limits.
-    pub(super) fn set_params(&mut self, params: GuestParams) {
-        let ms = Nanos::from_millis;
-        if self.learned == LearnedLimits::none(&self.params) {
-            self.learned = LearnedLimits::none(&params);
-        }
-        self.hold_off.set_limits(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms));
-        self.recheck_backoff.set_limits(ms(params.look_out_min_ms), ms(params.look_out_max_ms));
-        self.params = params;
     }
 
     pub(super) fn all(&self) -> &CpuSet {
@@ -206,7 +203,7 @@ impl Consolidation {
         self.record(window);
         self.pinned.clone_from(&window.group.pinned);
         if let Some(recheck) = self.recheck.take() {
-            if self.history.len() < self.params.judge_windows as usize {
+            if self.history.len() < self.params.tuning.judge_windows as usize {
                 self.recheck = Some(recheck);
                 return Outcome::Stay(NoStep::Judging);
             }
@@ -215,7 +212,7 @@ impl Consolidation {
             }
         }
         if self.judging {
-            if self.history.len() < self.params.judge_windows as usize {
+            if self.history.len() < self.params.tuning.judge_windows as usize {
                 return Outcome::Stay(NoStep::Judging);
             }
             self.judging = false;
@@ -253,7 +250,7 @@ impl Consolidation {
     fn record(&mut self, window: &Window) {
         let sample = Sample::of(window, &self.active);
         self.reference.add(&sample, &self.params);
-        if self.history.len() >= self.params.baseline_windows_max as usize {
+        if self.history.len() >= self.params.tuning.baseline_windows_max as usize {
             self.history.pop_front();
         }
         self.history.push_back(sample);
@@ -264,12 +261,12 @@ impl Consolidation {
 
     /// The last `judge_windows` settled windows.
     fn recent(&self) -> impl Iterator<Item = &Sample> + Clone {
-        self.history.iter().rev().take(self.params.judge_windows as usize)
+        self.history.iter().rev().take(self.params.tuning.judge_windows as usize)
     }
 
     /// A vCPU that was nearly full in each of the recent windows.
     fn saturated(&self) -> Option<(VcpuId, f64)> {
-        let (id, load) = self.loads.iter().find(|(_, load)| load.saturated >= self.params.judge_windows)?;
+        let (id, load) = self.loads.iter().find(|(_, load)| load.saturated >= self.params.tuning.judge_windows)?;
         Some((*id, load.utilization))
     }
 
@@ -296,7 +293,7 @@ impl Consolidation {
     /// Whether the recent windows are of another workload than the reference, which after a step back is there before
     /// they are.
     fn moved(&self) -> Option<Reason> {
-        let enough = self.history.len() >= self.params.judge_windows as usize;
+        let enough = self.history.len() >= self.params.tuning.judge_windows as usize;
         enough.then(|| self.reference.change(self.recent(), &self.params)).flatten()
     }
 
@@ -305,7 +302,7 @@ impl Consolidation {
         let lengths = Measure::of(self.recent()).map(|measure| measure.lengths);
         let fits = |lengths: &Lengths| {
             conditions::granularity_ratio(lengths)
-                <= self.learned.factors.granularity * self.params.fine_grained_allowance
+                <= self.learned.factors.granularity * self.params.tuning.fine_grained_allowance
                 && lengths.g_comp <= self.params.min_time_slice().as_f64()
         };
         // Where it switches as often as before the last step, it is the step that made it finer for a while.
@@ -329,7 +326,7 @@ impl Consolidation {
         let after = if step.paid { Speed::of(self.history.iter()) } else { Speed::of(self.recent()) };
         let grew = step.grew(&after, &self.params);
         // A step that fills a vCPU does so at once; what fills it later, and computes more, is somebody else.
-        let at_once = self.params.judge_windows.saturating_add(FILLING_WINDOWS) as usize;
+        let at_once = self.params.tuning.judge_windows.saturating_add(FILLING_WINDOWS) as usize;
         let by_the_step = step.paid || !grew || self.just_stepped && self.history.len() <= at_once;
         if let Some(gain) = step.gain(&after, &self.params).filter(|_| by_the_step) {
             return self.keep(now, gain, grew);
@@ -346,7 +343,7 @@ impl Consolidation {
     fn keep(&mut self, now: Nanos, gain: f64, grew: bool) -> Outcome {
         let first = self.steps.last_mut().is_some_and(|step| !std::mem::replace(&mut step.paid, true));
         if first && grew && !std::mem::replace(&mut self.rechecked, true) {
-            self.recheck_backoff.hold(now + Nanos::from_millis(self.params.look_out_doubtful_ms));
+            self.recheck_backoff.hold(now + Nanos::from_millis(self.params.tuning.look_out_doubtful_ms));
         } else if first {
             self.recheck_backoff.trigger(now, now, now);
         }
@@ -410,7 +407,7 @@ impl Consolidation {
         self.judging = false;
         self.just_stepped = false;
         self.recheck = None;
-        self.settle_left = self.params.settle_windows;
+        self.settle_left = self.params.tuning.settle_windows;
         self.history.clear();
         self.reference.clear();
         self.loads.clear();
@@ -421,7 +418,7 @@ impl Consolidation {
         if n <= 1 {
             return Outcome::Stay(NoStep::OneVcpu);
         }
-        if self.history.len() < self.params.baseline_windows_min as usize {
+        if self.history.len() < self.params.tuning.baseline_windows_min as usize {
             return Outcome::Stay(NoStep::Settling);
         }
         // A program that hardly waits makes no idle periods: say that rather than "unknown".
@@ -429,7 +426,7 @@ impl Consolidation {
         let Some(per_s) = rates.reduce(|a, b| Some(a?.min(b?))).flatten() else {
             return Outcome::Stay(NoStep::Unmeasured);
         };
-        let needed = self.params.idle_periods_per_s_min;
+        let needed = self.params.tuning.idle_periods_per_s_min;
         if per_s < needed {
             return Outcome::Stay(NoStep::TooFewIdlePeriods { per_s, needed });
         }

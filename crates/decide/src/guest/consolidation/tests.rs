@@ -33,7 +33,7 @@ fn sample(cpu: f64, handovers: u64) -> Sample {
 fn rechecked(cpu: f64, handovers: u64) -> (Consolidation, Recheck) {
     let params = GuestParams::default();
     let mut state = Consolidation::new(CpuSet::first(4), None, params.clone());
-    for _ in 0..params.judge_windows.max(params.baseline_windows_min) {
+    for _ in 0..params.tuning.judge_windows.max(params.tuning.baseline_windows_min) {
         let sample = sample(cpu, handovers);
         state.reference.add(&sample, &params);
         state.history.push_back(sample);

@@ -36,7 +36,7 @@ pub(super) struct Reference {
 impl Reference {
     /// Adds a settled window, unless there are enough.
     pub(super) fn add(&mut self, sample: &Sample, params: &GuestParams) {
-        if self.closed || self.windows.len() >= params.baseline_windows_max as usize {
+        if self.closed || self.windows.len() >= params.tuning.baseline_windows_max as usize {
             return;
         }
         self.windows.push((sample.cpu_rate(), sample.granularity()));
@@ -58,7 +58,7 @@ impl Reference {
 
     /// Whether there is something to compare with.
     pub(super) fn ready(&self, params: &GuestParams) -> bool {
-        self.windows.len() >= params.baseline_windows_min as usize
+        self.windows.len() >= params.tuning.baseline_windows_min as usize
     }
 
     /// Whether the recent windows show another workload, and as what.
@@ -77,7 +77,7 @@ impl Reference {
         let busy = now.max(self.cpu.median) >= CPU_CHANGE_MIN;
         let granularity = Spread::of(recent.map(Sample::granularity)).median;
         let ratio = granularity / self.granularity.max(1.0);
-        let factor = params.granularity_change_factor;
+        let factor = params.tuning.granularity_change_factor;
         (busy && (ratio > factor || ratio < 1.0 / factor)).then_some(Reason::GranularityChanged { ratio })
     }
 }
@@ -85,7 +85,7 @@ impl Reference {
 /// Whether CPU seconds per second moved from `before` to `now` by more than 20 % and by more than noise.
 pub(super) fn moved(before: Spread, now: f64, params: &GuestParams) -> bool {
     let change = (now - before.median).abs();
-    change > before.median * params.cpu_change_share
+    change > before.median * params.tuning.cpu_change_share
         && change > before.mad * CPU_CHANGE_MADS
         && change >= CPU_CHANGE_MIN
 }
@@ -110,7 +110,7 @@ impl Births {
             return Some(Reason::Exec);
         }
         let unusual = usual.is_some_and(|usual| per_s > BURST_FACTOR * usual);
-        let burst = new_threads >= params.thread_burst_min && unusual;
+        let burst = new_threads >= params.tuning.thread_burst_min && unusual;
         burst.then_some(Reason::ThreadBurst { new_threads })
     }
 }

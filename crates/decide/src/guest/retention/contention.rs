@@ -47,6 +47,8 @@ impl ContentionGuard {
     /// A gap between two yields, without having been switched out, over this is stolen time: act/ classifies returns
     /// of `sched_yield` by it.
     pub const STOLEN_GAP: Nanos = Nanos::from_micros(200);
+    /// The stolen share is taken over this much of the time in which a vCPU's idle periods were to be bridged.
+    pub const STEAL_SPAN: Nanos = Nanos::from_millis(200);
     /// The vCPU counts as quiet below this stolen share.
     pub const QUIET: f64 = 0.05;
     /// The first stop.
@@ -62,11 +64,6 @@ impl ContentionGuard {
             stopped: false,
             quiet_since: Nanos::ZERO,
         }
-    }
-
-    /// Goes on with other parameters.
-    pub fn set_params(&mut self, params: &GuestParams) {
-        self.stop_above = params.steal_share_stop;
     }
 
     /// Takes the stolen share (0 to 1) of the time just before `now`. When stopped, this is the caller that can see
@@ -112,7 +109,7 @@ impl ContentionGuard {
 /// How many slots the span of a [`StolenMeter`] is divided into: it forgets in steps of span / 8.
 const SLOTS: usize = 8;
 
-/// The stolen share of the last `steal_span_ms`, from single gaps. Fixed memory, a few ns per gap.
+/// The stolen share of the last [`ContentionGuard::STEAL_SPAN`], from single gaps. Fixed memory, a few ns per gap.
 #[derive(Clone, Debug)]
 pub struct StolenMeter {
     span: Nanos,
@@ -123,8 +120,8 @@ pub struct StolenMeter {
 
 impl StolenMeter {
     /// With nothing stolen yet.
-    pub fn new(params: &GuestParams) -> Self {
-        let span = Nanos::from_millis(params.steal_span_ms.max(1));
+    pub fn new() -> Self {
+        let span = ContentionGuard::STEAL_SPAN;
         Self { span, slot_length: span.0 / SLOTS as u64, slot: 0, stolen: [Nanos::ZERO; SLOTS] }
     }
 
@@ -161,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_meter_remembers_the_span_and_no_more() {
-        let mut meter = StolenMeter::new(&GuestParams::default());
+        let mut meter = StolenMeter::new();
         for (now, stolen, share) in [(1_000, 10, 0.05), (1_100, 10, 0.10), (1_210, 2, 0.06), (1_500, 1, 0.005)] {
             let found = meter.add(ms(now), ms(stolen));
             assert!((found - share).abs() < 1e-9, "at {now} ms: {found} instead of {share}");

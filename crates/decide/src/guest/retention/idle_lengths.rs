@@ -206,11 +206,6 @@ impl LearntTimeout {
         Self { history: IdleLengths::default(), longest, timeout: first.min(longest) }
     }
 
-    /// From now on never more than `longest`.
-    pub fn limit_to(&mut self, longest: Nanos) {
-        (self.longest, self.timeout) = (longest, self.timeout.min(longest));
-    }
-
     /// The time-out in force.
     pub fn timeout(&self) -> Nanos {
         self.timeout

@@ -14,9 +14,10 @@ mod yielding;
 
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
-pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
+pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, timeout, waking_is_free};
 pub use trial::{
-    AGAIN_MAX as TRIAL_AGAIN_MAX, AGAIN_MIN as TRIAL_AGAIN_MIN, Urgency, WAKEUPS_MIN as TRIAL_WAKEUPS_MIN,
+    AGAIN_MAX as TRIAL_AGAIN_MAX, AGAIN_MIN as TRIAL_AGAIN_MIN, GAIN_MIN as TRIAL_GAIN_MIN, Urgency,
+    WAKEUPS_MIN as TRIAL_WAKEUPS_MIN,
 };
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
@@ -72,11 +73,11 @@ impl Retention {
         new
     }
 
-    /// By `means`, for `timeout` or, by default, what the profile says. A time-out that is given stays where the idle
-    /// task polls; else each vCPU's follows its idle lengths.
+    /// By `means`, for `timeout` or, by default, what the profile says. A time-out that is given stays; where the idle
+    /// task polls and none is, each vCPU's follows its idle lengths.
     pub(super) fn by(&mut self, means: RetainMeans, timeout: Option<Nanos>) {
         self.means = means;
-        self.fixed = timeout.filter(|_| means.polls_in_idle_task());
+        self.fixed = timeout;
         self.timeout = self.wanted_timeout();
         let trial = Trial::new(self.asked && self.timeout > Nanos::ZERO, means, &self.params);
         self.trial = trial.unless_slower(self.profile == Profile::Latency);
@@ -88,22 +89,14 @@ impl Retention {
         self.poll_price = self.poll_price.clone().within(budget);
     }
 
-    /// Goes on with other parameters: what was learnt stays, within the new limits.
-    pub(super) fn set_params(&mut self, params: GuestParams) {
-        self.params = params;
-        self.timeout = self.wanted_timeout();
-        self.trial.set_params(self.asked && self.timeout > Nanos::ZERO, self.means, &self.params);
-        let learnt = self.learns().then(|| (self.new_learnt(), self.longest()));
-        for vcpu in self.vcpus.values_mut() {
-            vcpu.set_params(learnt.clone(), &self.params);
-        }
-    }
-
     fn wanted_timeout(&self) -> Nanos {
-        if !self.means.polls_in_idle_task() {
-            return timeout(self.profile, self.costs.as_ref(), &self.params);
-        }
-        self.fixed.unwrap_or_else(|| poll_timeout(self.profile, &self.params))
+        self.fixed.unwrap_or_else(|| {
+            if self.means.polls_in_idle_task() {
+                timeout::poll_timeout(self.profile)
+            } else {
+                timeout(self.profile, self.costs.as_ref())
+            }
+        })
     }
 
     /// Whether each vCPU's time-out follows its idle lengths.
@@ -114,7 +107,7 @@ impl Retention {
     /// The longest time-out that may be learnt.
     fn longest(&self) -> Nanos {
         let longest = Nanos(self.timeout.0.saturating_mul(LEARNT_TIMES));
-        longest.min(Nanos::from_micros(self.params.timeout_max_us)).max(self.timeout)
+        longest.min(timeout::LONGEST).max(self.timeout)
     }
 
     fn new_learnt(&self) -> LearntTimeout {
@@ -141,7 +134,6 @@ impl Retention {
 
     /// Says what each vCPU was like; returns those that may be retained again, and why.
     pub(super) fn feed(&mut self, window: &Window, active: &CpuSet, placed: Placed) -> BTreeMap<VcpuId, Reason> {
-        let span = Nanos::from_millis(self.params.steal_span_ms);
         let steady = placed == Placed::Apart && !self.trial.is_running();
         self.poll_price.feed(window);
         let prices = Prices { halt: self.timeout, poll: self.poll_price.get() };
@@ -151,7 +143,7 @@ impl Retention {
             if steady || placed == Placed::OnOne && active.contains(seen.id) {
                 vcpu.learn(window, seen, prices, placed);
             }
-            if let Some(reason) = vcpu.feed(window, seen, active.contains(seen.id), steady, span) {
+            if let Some(reason) = vcpu.feed(window, seen, active.contains(seen.id), steady) {
                 allowed_again.insert(seen.id, reason);
             }
         }

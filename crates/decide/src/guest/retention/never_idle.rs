@@ -57,18 +57,11 @@ impl IdleWatch {
     /// `enabled`: otherwise every vCPU counts as idle now and then.
     pub(super) fn new(enabled: bool, params: &GuestParams) -> Self {
         Self {
-            share: if enabled { params.never_idle_share } else { 0.0 },
+            share: if enabled { params.tuning.never_idle_share } else { 0.0 },
             stay: Backoff::new(STAY.0, STAY.1, STAY_QUIET_TIMES),
             never_idle: false,
             in_a_row: 0,
             since: Nanos::ZERO,
-        }
-    }
-
-    /// Goes on with other parameters.
-    pub(super) fn set_params(&mut self, params: &GuestParams) {
-        if self.share > 0.0 {
-            self.share = params.never_idle_share;
         }
     }
 

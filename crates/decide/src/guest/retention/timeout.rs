@@ -7,66 +7,76 @@
 use crate::guest::GuestParams;
 use gleaner_model::{Nanos, Profile, WakeupCosts};
 
-/// Time-out of profile `frugal` where wake-ups were not measured.
+/// Shortest time-out of profile `balanced`.
+const SHORTEST: Nanos = Nanos::from_micros(50);
+/// Longest time-out of any profile, and the one of `latency`.
+pub(super) const LONGEST: Nanos = Nanos::from_micros(5_000);
+/// Time-outs of profiles `frugal` and `balanced` where wake-ups were not measured.
 const UNMEASURED_FRUGAL: Nanos = Nanos::from_micros(100);
+const UNMEASURED_BALANCED: Nanos = Nanos::from_micros(1_000);
 /// ... and where the idle task polls.
 const POLL_FRUGAL: Nanos = Nanos::from_micros(50);
+const POLL_BALANCED: Nanos = Nanos::from_micros(200);
 
-/// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within `timeout_min_us` and
-/// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without
-/// `costs`, 100 us for `frugal` and `timeout_unmeasured_balanced_us`.
+/// Halting costs where the median of a halted wake-up is at least this many times the retained one's: medians of the
+/// hundred-odd samples of a calibration vary by a tenth or two from run to run where both are the same thing.
+const HALTING_COSTS_P50_RATIO: f64 = 1.3;
+/// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two samples and
+/// varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
+const HALTING_COSTS_P99_RATIO: f64 = 2.0;
+
+/// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within 50 us and 5 ms, `latency` 5 ms.
+/// No time-out is longer. Without `costs`, 100 us for `frugal` and 1 ms for `balanced`.
 ///
 /// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs
 /// nothing](halting_is_free).
-pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestParams) -> Nanos {
-    let shortest = Nanos::from_micros(params.timeout_min_us);
-    let longest = Nanos::from_micros(params.timeout_max_us);
+pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>) -> Nanos {
     let wanted = match (profile, costs) {
-        (Profile::Latency, _) => longest,
-        (_, Some(costs)) if halting_is_free(costs, params) => Nanos::ZERO,
+        (Profile::Latency, _) => LONGEST,
+        (_, Some(costs)) if halting_is_free(costs) => Nanos::ZERO,
         (Profile::Frugal, Some(costs)) => costs.halted_mean - costs.retained_mean,
         (Profile::Frugal, None) => UNMEASURED_FRUGAL,
-        (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(shortest),
-        (Profile::Balanced, None) => Nanos::from_micros(params.timeout_unmeasured_balanced_us).max(shortest),
+        (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(SHORTEST),
+        (Profile::Balanced, None) => UNMEASURED_BALANCED,
     };
-    wanted.min(longest)
+    wanted.min(LONGEST)
 }
 
 /// The time-out for `profile` where the idle task itself polls: a wake-up then costs a tenth of a halted one's, and
-/// polling takes nothing from the program. `latency`: `timeout_max_us`.
-pub fn poll_timeout(profile: Profile, params: &GuestParams) -> Nanos {
+/// polling takes nothing from the program.
+pub(super) fn poll_timeout(profile: Profile) -> Nanos {
     match profile {
         Profile::Frugal => POLL_FRUGAL,
-        Profile::Balanced => Nanos::from_micros(params.poll_timeout_balanced_us),
-        Profile::Latency => Nanos::from_micros(params.timeout_max_us),
+        Profile::Balanced => POLL_BALANCED,
+        Profile::Latency => LONGEST,
     }
 }
 
 /// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the
-/// tail (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs
+/// tail: the host polls for it, or the host is so short of CPUs
 /// that retaining makes things worse. Ours; a time-out of the least length would do harm there. This is the one rule of
 /// it: `doctor`'s verdict and the time-out of a run both follow it.
-pub fn halting_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    free_by_median(costs, params) && free_by_tail(costs, params)
+pub fn halting_is_free(costs: &WakeupCosts) -> bool {
+    free_by_median(costs) && free_by_tail(costs)
 }
 
 /// Whether a halted vCPU answers so soon that neither retention nor consolidation has anything to win
 /// (`waking_costs_us_min`).
 pub fn waking_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    halting_is_free(costs, params) && costs.halted_p50 < Nanos::from_micros(params.waking_costs_us_min)
+    halting_is_free(costs) && costs.halted_p50 < Nanos::from_micros(params.waking_costs_us_min)
 }
 
 /// Whether halting costs, but not in the median: that may be one late wake-up.
-pub fn halting_costs_by_the_tail_alone(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    free_by_median(costs, params) && !free_by_tail(costs, params)
+pub fn halting_costs_by_the_tail_alone(costs: &WakeupCosts) -> bool {
+    free_by_median(costs) && !free_by_tail(costs)
 }
 
-fn free_by_median(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    costs.halted_p50.as_f64() < params.halting_costs_p50_ratio * costs.retained_p50.as_f64()
+fn free_by_median(costs: &WakeupCosts) -> bool {
+    costs.halted_p50.as_f64() < HALTING_COSTS_P50_RATIO * costs.retained_p50.as_f64()
 }
 
-fn free_by_tail(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    costs.halted_p99.as_f64() < params.halting_costs_p99_ratio * costs.retained_p99.as_f64()
+fn free_by_tail(costs: &WakeupCosts) -> bool {
+    costs.halted_p99.as_f64() < HALTING_COSTS_P99_RATIO * costs.retained_p99.as_f64()
 }
 
 #[cfg(test)]
@@ -111,7 +121,7 @@ mod tests {
             (Profile::Balanced, None, us(1_000)),
             (Profile::Latency, None, us(5_000)),
         ] {
-            let found = timeout(profile, costs.as_ref(), &GuestParams::default());
+            let found = timeout(profile, costs.as_ref());
             assert_eq!(found, expected, "{profile:?} with {costs:?}");
         }
     }
@@ -149,12 +159,9 @@ mod tests {
                 halted_p99: us(halted_p99),
                 ..WakeupCosts::default()
             };
-            let params = GuestParams::default();
-            assert_eq!(halting_is_free(&costs, &params), free, "median {halted_p50}, p99 {halted_p99}");
+            assert_eq!(halting_is_free(&costs), free, "median {halted_p50}, p99 {halted_p99}");
             let by_the_tail = !free && halted_p50 < 130;
-            assert_eq!(halting_costs_by_the_tail_alone(&costs, &params), by_the_tail, "{halted_p50}, {halted_p99}");
-            let stricter = GuestParams { halting_costs_p50_ratio: 1.0, halting_costs_p99_ratio: 1.0, ..params };
-            assert_eq!(halting_is_free(&costs, &stricter), halted_p50 < 100 && halted_p99 < 400, "stricter");
+            assert_eq!(halting_costs_by_the_tail_alone(&costs), by_the_tail, "{halted_p50}, {halted_p99}");
         }
     }
 }

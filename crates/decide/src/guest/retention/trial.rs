@@ -74,6 +74,14 @@ const USUAL_WINDOW_S: f64 = 0.1;
 /// Where retention makes computations longer by more than this factor, hand-overs say nothing.
 const GRANULARITY_ALIKE: f64 = 2.0;
 
+/// Windows in each of the eight blocks of a trial, the first of which settles. Where the idle task polls nothing settles.
+const BLOCK_WINDOWS: u32 = 2;
+/// Windows in a row without a step or a stop before a trial begins, and where the idle task polls.
+const QUIET_WINDOWS: u32 = 10;
+const POLL_QUIET_WINDOWS: u32 = 3;
+/// A trial stops retention unless voluntary switches per second rise by this share.
+pub const GAIN_MIN: f64 = 0.03;
+
 /// Less progress in a window says nothing.
 const PROGRESS_MIN: u64 = 10;
 
@@ -138,7 +146,7 @@ enum Untried {
 
 impl Untried {
     fn of(polls: bool, params: &GuestParams) -> Self {
-        match (polls, params.yielding_waits_for_trial) {
+        match (polls, params.tuning.yielding_waits_for_trial) {
             (true, _) => Self::Retains,
             (false, true) => Self::Waits,
             (false, false) => Self::RetainsWhereSeen,
@@ -170,7 +178,6 @@ pub(in crate::guest) struct Trial {
     /// Whether the last window ended after that.
     old_enough: bool,
     wakeups_min: u64,
-    gain_min: f64,
     again: Backoff,
     lost: LostKinds,
     /// Windows in a row in which nothing else was going on.
@@ -197,12 +204,11 @@ impl Trial {
         let polls = means.polls_in_idle_task();
         Self {
             enabled: enabled && params.retention_trials,
-            windows_per_block: if polls { 1 } else { params.trial_block_windows },
-            quiet_windows: if polls { params.poll_trial_quiet_windows } else { params.trial_quiet_windows },
+            windows_per_block: if polls { 1 } else { BLOCK_WINDOWS },
+            quiet_windows: if polls { POLL_QUIET_WINDOWS } else { QUIET_WINDOWS },
             not_before: if polls { POLLS_UNTRIED_FOR } else { Nanos::ZERO },
             old_enough: !polls,
             wakeups_min: WAKEUPS_MIN,
-            gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(AGAIN_MIN, AGAIN_MAX, u64::MAX),
             lost: LostKinds::default(),
@@ -224,25 +230,6 @@ impl Trial {
     pub(super) fn unless_slower(self, unless_slower: bool) -> Self {
         let stays = if unless_slower { Stays::UnlessSlower } else { Stays::IfFaster };
         Self { stays, ..self }
-    }
-
-    /// Goes on with other parameters.
-    pub(super) fn set_params(&mut self, enabled: bool, means: RetainMeans, params: &GuestParams) {
-        let new = Self::new(enabled, means, params);
-        *self = Self {
-            again: self.again.clone(),
-            lost: std::mem::take(&mut self.lost),
-            quiet: self.quiet,
-            old_enough: self.old_enough,
-            rate: self.rate,
-            running: self.running.take().filter(|_| new.enabled),
-            blind: self.blind,
-            stays: self.stays,
-            verdict: self.verdict,
-            cost_ratio: self.cost_ratio,
-            last: self.last.take(),
-            ..new
-        };
     }
 
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
@@ -378,7 +365,7 @@ impl Trial {
         if blocks.len() == BLOCKS.len() {
             return Some((self.does_pay(&ratios), ratios));
         }
-        let no_slower = self.untried != Untried::Waits || median(&ratios.rates) >= 1.0 - self.gain_min;
+        let no_slower = self.untried != Untried::Waits || median(&ratios.rates) >= 1.0 - GAIN_MIN;
         let better = ratios.all_clearly(true, pairs) && no_slower;
         let early = match pairs {
             1 => self.polls && blocks.len() == 2 && ratios.rates[0] > BEYOND_DOUBT,
@@ -393,9 +380,9 @@ impl Trial {
         let faster = rates.iter().filter(|rate| **rate > 1.0).count();
         // A range that holds 1 shows nothing, unless one pair alone is to blame.
         let shown = faster == rates.len() || rate > CLEARLY_FASTER && faster >= PAIRS_MIN;
-        let gains = rate > 1.0 + self.gain_min && shown;
+        let gains = rate > 1.0 + GAIN_MIN && shown;
         let slower = rates.iter().filter(|rate| **rate < 1.0).count();
-        let loses = rate < 1.0 - self.gain_min && slower >= PAIRS_MIN;
+        let loses = rate < 1.0 - GAIN_MIN && slower >= PAIRS_MIN;
         let Some(costs) = costs else {
             return if self.stays == Stays::UnlessSlower { !loses } else { gains };
         };
@@ -403,7 +390,7 @@ impl Trial {
         let cheaper = costs.iter().filter(|cost| **cost < 1.0).count();
         // What was asked to retain where nothing speaks against it, does.
         if self.untried != Untried::RetainsWhereSeen && self.stays == Stays::IfFaster {
-            let saves = cost < 1.0 - self.gain_min && cheaper >= PAIRS_MIN;
+            let saves = cost < 1.0 - GAIN_MIN && cheaper >= PAIRS_MIN;
             return gains || saves && !loses;
         }
         gains || !(cost > 1.0 + COST_MIN && dearer >= PAIRS_MIN)
@@ -419,7 +406,7 @@ impl Trial {
         let Some(costs) = &ratios.costs else {
             let rate_ratio = median(&ratios.rates);
             return match pays {
-                true if self.stays == Stays::UnlessSlower && rate_ratio <= 1.0 + self.gain_min => {
+                true if self.stays == Stays::UnlessSlower && rate_ratio <= 1.0 + GAIN_MIN => {
                     Reason::RetentionNoSlower { rate_ratio }
                 }
                 true => Reason::RetentionFaster { rate_ratio },

@@ -52,32 +52,10 @@ impl Vcpu {
         }
     }
 
-    /// Goes on with other parameters; `learnt`: how its time-out begins, if it follows idle lengths, and its limit.
-    pub(super) fn set_params(&mut self, learnt: Option<(LearntTimeout, Nanos)>, params: &GuestParams) {
-        self.guard.set_params(params);
-        self.idle_watch.set_params(params);
-        self.learnt_on_one = None;
-        self.learnt = match (self.learnt.take(), learnt) {
-            (Some(mut had), Some((_, longest))) => {
-                had.limit_to(longest);
-                Some(had)
-            }
-            (None, Some((new, _))) => Some(new),
-            (_, None) => None,
-        };
-    }
-
     /// Takes a window; says why the vCPU may be retained again, if it may. `steady`: it is in use, and retention does
     /// not come and go.
-    pub(super) fn feed(
-        &mut self,
-        window: &Window,
-        vcpu: &VcpuWindow,
-        active: bool,
-        steady: bool,
-        span: Nanos,
-    ) -> Option<Reason> {
-        let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal, span) == GuardChange::Over;
+    pub(super) fn feed(&mut self, window: &Window, vcpu: &VcpuWindow, active: bool, steady: bool) -> Option<Reason> {
+        let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal) == GuardChange::Over;
         let change = match (active, steady) {
             (false, _) => {
                 self.idle_watch.forget();
@@ -97,10 +75,10 @@ impl Vcpu {
     }
 
     /// Takes a window's steal; says what the guard made of it.
-    fn feed_guard(&mut self, at: Nanos, length: Nanos, steal: Nanos, span: Nanos) -> GuardChange {
+    fn feed_guard(&mut self, at: Nanos, length: Nanos, steal: Nanos) -> GuardChange {
         self.length += length;
         self.steal += steal;
-        if self.length < span {
+        if self.length < ContentionGuard::STEAL_SPAN {
             return GuardChange::None;
         }
         let steal_share = self.steal.share_of(self.length).min(1.0);

@@ -68,7 +68,7 @@ impl YieldingThread {
     /// A thread under `order`, not yet told what to do: call [`Self::order`] with the same order when it starts to run.
     /// `can_be_signalled`: somebody (BPF) wakes it when its vCPU has been busy again; otherwise it naps.
     pub fn new(order: Order, can_be_signalled: bool, params: &GuestParams) -> Self {
-        let nap_min = Nanos::from_micros(params.nap_min_us);
+        let nap_min = Nanos::from_micros(params.tuning.nap_min_us);
         let timeout = match order {
             Order::Retain { timeout } => Some(timeout),
             Order::Sleep => None,
@@ -80,9 +80,9 @@ impl YieldingThread {
             idle_for: Nanos::ZERO,
             nap: nap_min,
             nap_min,
-            nap_max: Nanos::from_micros(params.nap_max_us),
-            nap_check: Nanos::from_micros(params.nap_check_us),
-            meter: StolenMeter::new(params),
+            nap_max: Nanos::from_micros(params.tuning.nap_max_us),
+            nap_check: Nanos::from_micros(params.tuning.nap_check_us),
+            meter: StolenMeter::new(),
             guard: ContentionGuard::new(params),
             counters: RetainCounters::default(),
         }

@@ -127,10 +127,6 @@ impl Turns {
         }
     }
 
-    pub(super) fn set_params(&mut self, params: &GuestParams) {
-        self.params = params.clone();
-    }
-
     /// Whether the group's place is this module's: nothing else may move it.
     pub(super) fn is_engaged(&self) -> bool {
         !matches!(self.state, State::Apart)
@@ -297,10 +293,10 @@ impl Turns {
         let is_full = window.group.cpu_time.share_of(window.length) > FULL;
         let ratio = (block.tells() || is_full).then(|| block.granularity() / as_tried.granularity());
         *moved = match ratio {
-            Some(ratio) if ratio > self.params.granularity_change_factor => *moved + 1,
+            Some(ratio) if ratio > self.params.tuning.granularity_change_factor => *moved + 1,
             _ => 0,
         };
-        if *moved >= self.params.judge_windows {
+        if *moved >= self.params.tuning.judge_windows {
             self.workload_changed(window.at);
             self.again.hold(window.at);
             return Some(Change::Spread(Reason::GranularityChanged { ratio: ratio.unwrap_or(1.0) }));

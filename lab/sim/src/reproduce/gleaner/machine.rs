@@ -106,17 +106,18 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let params = &mut managed.params;
     params.load_factor = 1.0;
     params.granularity_factor = 1.0;
-    params.predicted_utilization_max = 1.0;
-    params.fine_grained_allowance = 1.0;
+    params.tuning.predicted_utilization_max = 1.0;
+    params.tuning.fine_grained_allowance = 1.0;
     params.several_at_once = false;
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
-    params.never_idle_share = 0.0;
+    params.tuning.never_idle_share = 0.0;
     // "calls nanosleep(1) to effect the actual vCPU suspension" (section 6), however often.
-    (params.nap_min_us, params.nap_max_us, params.nap_check_us) = (NANOSLEEP_US, NANOSLEEP_US, 0);
+    (params.tuning.nap_min_us, params.tuning.nap_max_us, params.tuning.nap_check_us) = (NANOSLEEP_US, NANOSLEEP_US, 0);
     // "Then, it gradually reduces active vCPUs when the above two conditions are met" (section 5): at once.
-    (params.hold_off_min_ms, params.hold_off_max_ms) = (1, 1);
-    (params.look_out_min_ms, params.look_out_doubtful_ms, params.look_out_max_ms) = (HOUR_MS, HOUR_MS, HOUR_MS);
+    (params.tuning.hold_off_min_ms, params.tuning.hold_off_max_ms) = (1, 1);
+    (params.tuning.look_out_min_ms, params.tuning.look_out_doubtful_ms, params.tuning.look_out_max_ms) =
+        (HOUR_MS, HOUR_MS, HOUR_MS);
     managed
 }
 

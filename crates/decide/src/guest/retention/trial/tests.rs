@@ -46,7 +46,8 @@ fn run(trial: &mut Trial, program: &Program, windows: u64) -> (Vec<Reason>, Vec<
 
 /// Of yielding threads that retain from the beginning.
 fn trial() -> Trial {
-    let params = GuestParams { yielding_waits_for_trial: false, ..GuestParams::default() };
+    let mut params = GuestParams::default();
+    params.tuning.yielding_waits_for_trial = false;
     Trial::new(true, RetainMeans::Yielding, &params)
 }
 
