@@ -42,9 +42,6 @@ def figures:
     if type != "object" then []
     elif .schema == "gleaner.scenario/1" then [scenario]
     elif .schema == "gleaner.ab/1" then [comparison]
-    elif .schema == "gleaner.slice/1" then
-        [["asked \(.requested_ns / 1000) us", {p50_us: (.delivered_p50_ns | us), p90_us: (.delivered_p90_ns | us),
-            enforcing_percent: (.enforcement_cpu_ratio | over(0.01))}]]
     elif .schema == "gleaner.run/1" then
         [["run", {wall_ms: (.wall_ns | ms), cpu_ms: (.cpu_time_ns | ms), halts, active: .active_vcpus_mean,
             overhead_ms: (.overhead_cpu_ns | ms)}]]

@@ -32,10 +32,3 @@ fn what_is_for_a_shell_is_told_to_be_given_to_one() {
     told(&["run", "--policy", "off"], 127);
     told(&["ab", "-n", "2", "--modes", "off,observe"], 127);
 }
-
-#[test]
-fn likewise_while_slices_are_held() {
-    // This test's own thread keeps the slice it has.
-    let own = std::process::id().to_string();
-    told(&["host", "slice", "--tid", &own, "--slice", "3ms"], 127);
-}

@@ -37,13 +37,11 @@ fn on_xen(words: &[&str]) -> (Said, String) {
 
 #[test]
 fn host_run_holds_one_slice_for_all_through_xl() {
-    for words in [&["--policy", "static"][..], &["--slice", "1ms"]] {
-        let (said, log) = on_xen(&[&["run", "--for", "100ms", "--json"], words].concat());
-        let report: Value = serde_json::from_str(&said.with_status(0).stdout).unwrap();
-        assert_eq!((&report["schema"], &report["restored"]), (&"gleaner.xen-slice/1".into(), &true.into()));
-        assert_eq!(report["changes"][0]["set"]["slice_ns"], 1_000_000);
-        assert_eq!(log, "sched-credit -s -p Pool-0 -t 1 -r 1000\nsched-credit -s -p Pool-0 -t 30 -r 1000\n");
-    }
+    let (said, log) = on_xen(&["run", "--slice", "1ms", "--for", "100ms", "--json"]);
+    let report: Value = serde_json::from_str(&said.with_status(0).stdout).unwrap();
+    assert_eq!((&report["schema"], &report["restored"]), (&"gleaner.xen-slice/1".into(), &true.into()));
+    assert_eq!(report["changes"][0]["set"]["slice_ns"], 1_000_000);
+    assert_eq!(log, "sched-credit -s -p Pool-0 -t 1 -r 1000\nsched-credit -s -p Pool-0 -t 30 -r 1000\n");
 }
 
 #[test]
@@ -51,7 +49,6 @@ fn what_takes_threads_is_refused_with_the_reason() {
     for (words, reasons) in [
         (&["run"][..], &["adaptive", "--slice 1ms"][..]),
         (&["run", "--slice", "adaptive"], &["adaptive", "--slice 1ms"]),
-        (&["run", "--policy", "adaptive"], &["adaptive", "--slice 1ms"]),
         (&["run", "--slice", "1ms", "--pause-exits"], &["--pause-exits"]),
         (&["run", "--slice", "1ms", "--no-enforce"], &["--no-enforce"]),
         (&["probe"], &["dom0", "host list"]),

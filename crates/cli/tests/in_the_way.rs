@@ -332,7 +332,7 @@ fn slices_are_not_set_by_another_namespaces_numbers() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for command in ["list --for 10ms", "slice --tid 1 --slice 1ms --for 1s", "run --for 1s"] {
+    for command in ["list --for 10ms", "run --tid 1 --slice 1ms --for 1s", "run --for 1s"] {
         let said = in_namespaces(&["-pf"], folder.path(), &format!("$G host {command}"));
         said.with_status(1).naming(&["another PID namespace"]);
     }
@@ -394,8 +394,8 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
             "host probe",
             "host list --for 10ms",
             "workload pipeline --for 1s",
-            &format!("host slice --tid {own} --slice 1ms --for 100ms"),
-            &format!("host slice --tid {own} --slice 1ms --for 100ms --no-enforce"),
+            &format!("host run --tid {own} --slice 1ms --for 100ms"),
+            &format!("host run --tid {own} --slice 1ms --for 100ms --no-enforce"),
             "host run --for 100ms",
             "restore",
         ] {

@@ -67,12 +67,26 @@ fn a_name_that_is_no_utf8_hides_nothing() {
     }
     let raw = finish(gleaner(["host", "list", "--for", "20ms", "--vm"]).arg(OsStr::from_bytes(b"bureau\xff")));
     assert!(raw.with_status(0).stdout.contains(&pid));
-    let slice = ["host", "slice", "--tid", &pid, "--slice", "1ms", "--for", "100ms", "--no-enforce", "--json", "-"];
+    let slice = [
+        "host",
+        "run",
+        "--tid",
+        &pid,
+        "--slice",
+        "1ms",
+        "--for",
+        "300ms",
+        "--interval",
+        "100ms",
+        "--no-enforce",
+        "--json",
+        "-",
+    ];
     let said = finish(&mut gleaner(slice));
     if said.status == Some(0) {
         let report: Value = serde_json::from_str(&said.stdout).unwrap();
-        let thread = &report["threads"][0];
-        assert_eq!((&thread["name"], &thread["ended"]), (&Value::from(r"qemu-system-fr\xc3"), &Value::from(false)));
+        let thread = &report["vms"][0];
+        assert_eq!((&thread["name"], &thread["left_ns"]), (&Value::from(r"qemu-system-fr\xc3"), &Value::Null));
     } else {
         said.with_status(1).naming(&["slice"]);
     }
@@ -93,8 +107,7 @@ fn control_characters_stay_off_the_terminal() {
         list(&["--vm", "no\u{1b}[2Jsuch"]),
         list(&["--vm", &other]),
         finish(&mut gleaner(["host", "run", "--vm", &pid, "--for", "100ms"])),
-        finish(&mut gleaner(["host", "slice", "--vm", &pid, "--slice", "1ms", "--for", "100ms"])),
-        finish(&mut gleaner(["host", "slice", "--tid", &other, "--slice", "3ms", "--for", "100ms", "--no-enforce"])),
+        finish(&mut gleaner(["host", "run", "--tid", &other, "--slice", "3ms", "--for", "100ms", "--no-enforce"])),
         finish(&mut gleaner(["host", "run", "--for", "100ms"])),
         finish(&mut gleaner(["run", "--policy", "off", "--", "no\u{1b}[2Jsuch"])),
     ];
@@ -119,7 +132,7 @@ fn a_dead_process_is_no_vm() {
     assert_eq!(listed(vm.pid()), Value::Null);
     let pid = vm.pid().to_string();
     list(&["--vm", &pid]).with_status(2).saying("").naming(&["has ended", &pid]);
-    let slice = ["host", "slice", "--tid", &pid, "--slice", "1ms", "--for", "50ms", "--no-enforce"];
+    let slice = ["host", "run", "--tid", &pid, "--slice", "1ms", "--for", "100ms", "--no-enforce"];
     finish(&mut gleaner(slice)).with_status(2).naming(&["ended"]);
 }
 
@@ -131,7 +144,7 @@ fn vms_of_one_name_are_told_apart_and_the_name_alone_is_refused() {
     let names = [&one, &two].map(|vm| listed(vm.pid())["name"].as_str().unwrap().to_owned());
     assert_eq!(names, [&one, &two].map(|vm| format!("twin#{}", vm.pid())));
     let (first, second) = (names[0].as_str(), names[1].as_str());
-    for command in [&["list"][..], &["run", "--for", "1s"], &["slice", "--slice", "1ms", "--for", "1s"]] {
+    for command in [&["list"][..], &["run", "--for", "1s"]] {
         let said = finish(gleaner(["host"]).args(command).args(["--vm", "twin"]));
         said.with_status(2).saying("").naming(&["'twin' means 2 VMs", first, second]);
     }

@@ -2,8 +2,7 @@
 
 use crate::ending;
 use crate::failure::Failure;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::os::fd::AsFd;
+use rustix::event::{PollFd, Timespec, poll};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,12 +37,6 @@ pub fn sleep_until(due: Instant, interrupted: &AtomicBool) -> bool {
         nap(left);
     }
     false
-}
-
-/// As [`nap`], and ends as soon as `descriptor` is ready to be read; whether it was.
-pub fn nap_until_ready(descriptor: &impl AsFd, limit: Duration) -> bool {
-    let limit = Timespec::try_from(limit.min(LONGEST_NAP)).unwrap_or_default();
-    poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
 /// Sleeps so long, or shorter: a signal ends it, unlike `std::thread::sleep`.

@@ -44,7 +44,7 @@ pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
         AbReport CacheClassReport CacheRecordReport CacheReport CaptureReport DoctorReport HostListReport
         HostProbeReport HostRunReport ProbeReport ReplayReport ReproductionReport
-        RunReport ScenarioReport SimReport SliceReport StatusReport SweepReport VerifyReport
+        RunReport ScenarioReport SimReport StatusReport SweepReport VerifyReport
         WorkloadReport XenListReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);

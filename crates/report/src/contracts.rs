@@ -4,7 +4,7 @@ use crate::show::Shown;
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
     HostProbeReport, HostRunReport, ProbeReport, ReplayReport, ReproductionReport, RunReport, ScenarioReport,
-    SimReport, SliceReport, StatusReport, SweepReport, VerifyReport, WorkloadReport, XenListReport, XenSliceReport,
+    SimReport, StatusReport, SweepReport, VerifyReport, WorkloadReport, XenListReport, XenSliceReport,
 };
 use std::fmt;
 
@@ -38,7 +38,6 @@ contracts! {
     RunReport: "gleaner.run/1",
     ScenarioReport: "gleaner.scenario/1",
     SimReport: "gleaner.sim/1",
-    SliceReport: "gleaner.slice/1",
     StatusReport: "gleaner.status/1",
     SweepReport: "gleaner.sweep/1",
     VerifyReport: "gleaner.verify/1",

@@ -23,7 +23,6 @@ mod run;
 mod scenario;
 mod show;
 mod sim;
-mod slice;
 mod status;
 mod sweep;
 mod text;
@@ -57,7 +56,6 @@ pub use scenario::{
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
 pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
-pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
     StatusCost, StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial,
     StatusVcpu, StatusVcpuTimes, StatusVm, StatusWaiting,

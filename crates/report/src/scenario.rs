@@ -130,15 +130,15 @@ pub struct MetricFound {
     pub higher_is_better: bool,
 }
 
-/// What `gleaner host slice` or `gleaner host run` said of a run's slices, background and measured VMs together.
+/// What `gleaner host run` said of a run's slices, background and measured VMs together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeliveredSlices {
-    /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null
+    /// Median of the run intervals that ended by preemption, the longest of the VMs' medians. Null
     /// without BPF.
     pub p50_ns: Option<u64>,
     /// Their 90th percentile, likewise.
     pub p90_ns: Option<u64>,
-    /// From a vCPU's wake-up to running, 99th percentile, of the vCPU (of `adaptive`: the VM) with the longest.
+    /// From a vCPU's wake-up to running, 99th percentile, of the VM with the longest.
     pub wake_to_run_p99_ns: Option<u64>,
     /// CPU time of enforcing (tickers, and asking where vCPUs compete) by wall time, the mean over the CPUs that had a
     /// ticker. Results before 2026-11-24: of a slice for all without asking, of `adaptive` the sum over the CPUs.

@@ -157,7 +157,7 @@ impl XenListDomain {
     }
 }
 
-/// What `gleaner host slice` set on a Xen host.
+/// What `gleaner host run` set on a Xen host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XenSliceReport {
     pub schema: String,

@@ -20,8 +20,6 @@ mod replay;
 mod reproduction;
 #[path = "golden/sim.rs"]
 mod sim;
-#[path = "golden/slice.rs"]
-mod slice;
 #[path = "golden/status.rs"]
 mod status;
 #[path = "golden/sweep.rs"]

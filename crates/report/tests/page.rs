@@ -29,7 +29,6 @@ fn every_schema_has_its_place_on_the_page() {
         "sim",
         "reproduction",
         "host-run",
-        "slice",
         "host-list",
         "host-probe",
         "xen-list",
@@ -74,7 +73,7 @@ fn every_schema_has_its_place_on_the_page() {
         "<td class=\"number\">0.940 (0.920 to 0.960)</td>",
         "<td class=\"number\">1.592</td>",
         // What has no figures is there in its command's words.
-        "what <code>gleaner host slice</code> says stands below.",
+        "what <code>gleaner host list</code> says stands below.",
         "2 contexts on 1 core, slices of 1.00ms, last-level cache of 2 MB in 16 ways, dip-time:",
         // How to read it, and where it comes from.
         "<dt>contention guard</dt>",

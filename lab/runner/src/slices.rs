@@ -5,10 +5,9 @@ use crate::error::{RunnerError, TICK};
 use crate::guest::Guest;
 use crate::step::Bench;
 use gleaner_model::Nanos;
-use gleaner_report::{DeliveredSlices, HostRunReport, SliceReport};
+use gleaner_report::{DeliveredSlices, HostRunReport};
 use gleaner_scenario::{Choice, Combination, HostSlice};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::de::DeserializeOwned;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -39,10 +38,11 @@ impl HeldSlices {
     /// Sets slices, if they are not to be the kernel's.
     pub fn begin(bench: &Bench<'_>, guests: &[Guest], slice: Option<HostSlice>) -> Result<Option<Self>, RunnerError> {
         let Some(slice) = slice.filter(|slice| *slice != HostSlice::Kernel) else { return Ok(None) };
-        let words = match slice {
-            HostSlice::Fixed(slice) => ["slice", "--slice", &in_us(slice)].map(str::to_owned).to_vec(),
-            _ => ["run", "--slice", "adaptive", "--interval", INTERVAL].map(str::to_owned).to_vec(),
+        let word = match slice {
+            HostSlice::Fixed(slice) => in_us(slice),
+            _ => "adaptive".to_owned(),
         };
+        let words = ["run", "--slice", &word, "--interval", INTERVAL].map(str::to_owned);
         let mut held = Self::start(bench, guests, &words, slice == HostSlice::Adaptive)?;
         bench.patience.sleep(READY)?;
         if held.has_ended() {
@@ -105,7 +105,7 @@ impl HeldSlices {
         self.ended
     }
 
-    fn report<T: DeserializeOwned>(&self) -> Result<T, RunnerError> {
+    fn report(&self) -> Result<HostRunReport, RunnerError> {
         let text = fs::read_to_string(&self.json).unwrap_or_default();
         serde_json::from_str(&text).map_err(|error| self.failed(&format!("gave no result ({error})")))
     }
@@ -139,11 +139,8 @@ impl HeldSlices {
         if !self.tell_to_end() {
             return Err(self.failed("did not put the slices back when told to"));
         }
-        if self.adaptive {
-            self.report().map(|report: HostRunReport| of_agent(&report, measured))
-        } else {
-            self.report().map(|report: SliceReport| of_slice(&report))
-        }
+        let report = self.report()?;
+        Ok(of_agent(&report, self.adaptive.then_some(measured)))
     }
 
     fn failed(&self, what: &str) -> RunnerError {
@@ -181,35 +178,23 @@ fn in_us(duration: Duration) -> String {
     format!("{}us", duration.as_micros())
 }
 
-fn of_slice(report: &SliceReport) -> DeliveredSlices {
-    DeliveredSlices {
-        p50_ns: report.delivered_p50_ns,
-        p90_ns: report.delivered_p90_ns,
-        wake_to_run_p99_ns: report.threads.iter().filter_map(|thread| thread.wake_to_run_p99_ns).max(),
-        enforcement_cpu_ratio: report.enforcement_cpu_ratio.map(|tickers| {
-            // Who asks runs once for all CPUs.
-            tickers + report.asking_cpu_ratio.unwrap_or(0.0) / report.cpus.len().max(1) as f64
-        }),
-        agent_cpu_ratio: None,
-        chosen_ns: None,
-        changes: None,
-    }
-}
-
-/// `measured`: for how long before its end runs counted. The agent's clock begins some time after its process, but ends
-/// with it.
-fn of_agent(report: &HostRunReport, measured: Duration) -> DeliveredSlices {
-    let from = report.wall_ns.saturating_sub(u64::try_from(measured.as_nanos()).unwrap_or(u64::MAX));
-    let changes = report.decisions.iter().filter(|decision| decision.at_ns >= from).count() as u64;
+/// `searched`: for how long before its end runs of `adaptive` counted; `None` of a slice for all. The agent's clock
+/// begins some time after its process, but ends with it.
+fn of_agent(report: &HostRunReport, searched: Option<Duration>) -> DeliveredSlices {
+    let changes_since = |measured: Duration| {
+        let from = report.wall_ns.saturating_sub(u64::try_from(measured.as_nanos()).unwrap_or(u64::MAX));
+        // Later ones than the first thousand are not listed; nor would anybody take a search with so many for settled.
+        report.decisions.iter().filter(|decision| decision.at_ns >= from).count() as u64 + report.decisions_left_out
+    };
     let after = || report.vms.iter().filter_map(|vm| vm.after.as_ref());
+    let chosen = report.vms.iter().filter_map(|vm| vm.slices.last()).map(|slice| slice.slice_ns).min();
     DeliveredSlices {
         p50_ns: after().filter_map(|figures| figures.delivered_p50_ns).max(),
         p90_ns: after().filter_map(|figures| figures.delivered_p90_ns).max(),
         wake_to_run_p99_ns: after().filter_map(|figures| figures.wake_to_run_p99_ns).max(),
         enforcement_cpu_ratio: Some(report.enforcement.cpu_ratio / report.enforcement.pcpus.max(1) as f64),
-        agent_cpu_ratio: Some(Nanos(report.overhead_cpu_ns).share_of(Nanos(report.wall_ns))),
-        chosen_ns: report.vms.iter().filter_map(|vm| vm.slices.last()).map(|slice| slice.slice_ns).min(),
-        // Later ones than the first thousand are not listed; nor would anybody take a search with so many for settled.
-        changes: Some(changes + report.decisions_left_out),
+        agent_cpu_ratio: searched.map(|_| Nanos(report.overhead_cpu_ns).share_of(Nanos(report.wall_ns))),
+        chosen_ns: chosen.filter(|_| searched.is_some()),
+        changes: searched.map(changes_since),
     }
 }

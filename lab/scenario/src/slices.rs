@@ -15,7 +15,7 @@ pub enum HostSlice {
     /// The host's kernel, as it is.
     #[default]
     Kernel,
-    /// `gleaner host slice`: this slice for all, enforced.
+    /// `gleaner host run`: this slice for all, enforced.
     Fixed(Duration),
     /// `gleaner host run`.
     Adaptive,

@@ -95,7 +95,7 @@ fn host(simulator: &Simulator, pcpus: usize) -> HostConfig {
     }
 }
 
-/// The host with one of the slices that `machine.slices` compares: a fixed one is enforced, as `gleaner host slice`
+/// The host with one of the slices that `machine.slices` compares: a fixed one is enforced, as `gleaner host run`
 /// enforces it.
 fn with_slice(simulator: &Simulator, combination: &Combination) -> Simulator {
     match combination.slice {

@@ -131,7 +131,7 @@ pub fn refuse_unknown_vcpus(vm: &Vm) -> Result<(), Failure> {
     if !vm.vcpus.is_empty() {
         return Ok(());
     }
-    Err(Failure::input(format!("{}; or name its threads to `gleaner host slice --tid`", no_vcpus(vm))))
+    Err(Failure::input(format!("{}; or name its threads to `gleaner host run --tid`", no_vcpus(vm))))
 }
 
 /// That, and why, the threads of a VM's vCPUs are not to be found.

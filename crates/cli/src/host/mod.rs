@@ -4,7 +4,6 @@ mod list;
 mod probe;
 mod run;
 mod shared;
-mod slice;
 mod xen;
 
 use clap::{Args, Subcommand};
@@ -23,8 +22,6 @@ enum HostCommand {
     List(list::ListArgs),
     /// Say what this host can do, and what switches cost here
     Probe(probe::ProbeArgs),
-    /// Give vCPU threads a time slice, enforce it, and say what was delivered
-    Slice(slice::SliceArgs),
     /// The host agent: one slice for all VMs, or the best for those that share CPUs
     Run(run::RunArgs),
 }
@@ -42,7 +39,6 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
     match &args.command {
         HostCommand::List(args) => list::main(args),
         HostCommand::Probe(args) => probe::main(args),
-        HostCommand::Slice(args) => slice::main(args),
         HostCommand::Run(args) => run::main(args),
     }
 }

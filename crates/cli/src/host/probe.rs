@@ -57,7 +57,7 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
     let switch = switch_and_refill(interrupted);
     let vms = discover(root, &PassedOver::default()).map_err(Failure::work)?;
     let issues = KernelVersion::parse(&facts.kernel).map(slice_issues).unwrap_or_default();
-    // Act's own reading, so that the verdict is what `host slice` does.
+    // Act's own reading, so that the verdict is what `host run` does.
     let throttling = RtThrottling::read(&root.proc);
     let verdict = verdict(&facts, own_slices.0.is_some(), &fifo, throttling, switch.as_ref());
     Ok(HostProbeReport {
@@ -161,7 +161,7 @@ fn nesting(vm: &Vm) -> VmNesting {
     }
 }
 
-/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host slice`
+/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host run`
 /// refuses only what is shorter than two (`refuse_slice` in act).
 const SWITCHES_IN_A_SLICE: u64 = 10;
 
@@ -198,7 +198,7 @@ fn verdict(
             tick,
             Some("tick"),
             format!(
-                "{at_tick}, because tickers are refused while real-time throttling is off (`host slice` then takes \
+                "{at_tick}, because tickers are refused while real-time throttling is off (`host run` then takes \
                  slices that the tick ends in time, and others with --no-enforce); `{}` would allow slices down to \
                  {floor}",
                 off.turn_on()
@@ -209,7 +209,7 @@ fn verdict(
             Some("ticker"),
             format!(
                 "slices down to {floor} can be delivered by a ticker (a SCHED_FIFO thread per CPU, `gleaner host \
-                 slice`)"
+                 run`)"
             ),
         ),
         _ => says(
@@ -291,7 +291,7 @@ mod tests {
         assert!(found.value == Some(true) && found.from.contains("root cpu cgroup"), "{found:?}");
         let found = fifo(&Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "not permitted".into() }));
         assert!(found.value == Some(false) && found.from.contains("not permitted"), "{found:?}");
-        // Whatever it says here, `host slice` gets the same answer.
+        // Whatever it says here, `host run` gets the same answer.
         let started = gleaner_act::Enforcer::start(|limit| {
             std::thread::sleep(limit.min(std::time::Duration::from_millis(10)));
             Vec::new()

@@ -1,4 +1,4 @@
-//! `gleaner host list`, `host slice` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's
+//! `gleaner host list` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's
 //! own tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
 
 use super::shared::{Interrupted, interrupted_before};
@@ -31,7 +31,7 @@ pub struct XenArg {
     pub xen: bool,
 }
 
-/// What `host slice` takes on a Xen host only.
+/// What `host run` takes on a Xen host only.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Xen hosts")]
 pub struct XenSliceArgs {
@@ -45,7 +45,7 @@ pub struct XenSliceArgs {
     pub ratelimit: Option<Duration>,
 }
 
-/// What `host slice` is to do on a Xen host.
+/// What `host run` is to do on a Xen host.
 #[derive(Debug)]
 pub struct XenSlice<'a> {
     /// The options of Xen's own.
@@ -170,7 +170,7 @@ fn list_domain(host: &XenHost, domain: &XenDomain) -> XenListDomain {
     }
 }
 
-/// `gleaner host slice`: sets it, reads it back, keeps it, puts it back.
+/// `gleaner host run --slice 1ms`: sets it, reads it back, keeps it, puts it back.
 pub fn slice(asked: &XenSlice) -> Result<u8, Failure> {
     let mut output = Output::open(asked.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;

@@ -3,8 +3,8 @@
 use crate::show::{Document, Shown};
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
-    HostRunReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport, SliceReport, SweepReport,
-    WorkloadReport, XenListReport, XenSliceReport,
+    HostRunReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport, SweepReport, WorkloadReport,
+    XenListReport, XenSliceReport,
 };
 use crate::{ab, run, workload};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Re
 }
 
 /// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 18] = [
+const KNOWN: [(&str, &str, Reader); 17] = [
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
@@ -58,11 +58,10 @@ const KNOWN: [(&str, &str, Reader); 18] = [
         alone::<ReproductionReport>(5, json)
     }),
     (HostRunReport::SCHEMA, "gleaner host run", printed::<HostRunReport>),
-    (SliceReport::SCHEMA, "gleaner host slice", printed::<SliceReport>),
     (HostListReport::SCHEMA, "gleaner host list", printed::<HostListReport>),
     (HostProbeReport::SCHEMA, "gleaner host probe", printed::<HostProbeReport>),
     (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),
-    (XenSliceReport::SCHEMA, "gleaner host slice", printed::<XenSliceReport>),
+    (XenSliceReport::SCHEMA, "gleaner host run", printed::<XenSliceReport>),
     (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
     (CacheReport::SCHEMA, "gleaner-lab cache run", printed::<CacheReport>),
     (CacheRecordReport::SCHEMA, "gleaner-lab cache record", printed::<CacheRecordReport>),

@@ -27,7 +27,7 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunRe
     let mut record = Record::default();
     record.warnings.clone_from(&options.warnings);
     record.warnings.extend(kernel_notes());
-    let mut watch = Watch::begin(ProcRoot::default(), &options.vms)?;
+    let mut watch = Watch::begin(ProcRoot::default(), &options.vms, &options.tids)?;
     if let Some(why) = watch.refusal() {
         let why: String = why.chars().take(300).collect();
         record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));
@@ -158,7 +158,7 @@ impl Agent<'_> {
         }
         let line = record.line(Nanos::from(self.began.elapsed()), policy.slices());
         bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));
-        Ok(over || self.end().is_some_and(|end| Instant::now() >= end))
+        Ok(over || self.watch.is_over() || self.end().is_some_and(|end| Instant::now() >= end))
     }
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
                         \x20 gleaner host run\n\
                         \x20 gleaner host run --slice 1ms --for 1m --json run.json\n\
                         \x20 gleaner host run --vm web --vm db\n\
+                        \x20 gleaner host run --tid 4711 4712 --slice 1ms --for 10s\n\
                         \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json"
 )]
 pub struct RunArgs {
@@ -26,6 +27,9 @@ pub struct RunArgs {
     /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
+    /// These threads of no VM, by their ids
+    #[arg(long, value_name = "TID", num_args = 1.., conflicts_with = "vm", value_parser = clap::value_parser!(i32).range(1..))]
+    pub tid: Vec<i32>,
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,

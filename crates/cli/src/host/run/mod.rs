@@ -5,6 +5,7 @@
 //!   options   the command line, validated     backend  slices set and enforced, and given back
 //!   record    what is said at the end         new_warnings  what is said at once
 //!   turns     the policy and slices for all, in turn
+//!   subjects  which VMs, or threads of no VM
 //! ```
 
 mod agent;
@@ -13,6 +14,7 @@ mod backend;
 mod new_warnings;
 mod options;
 mod record;
+mod subjects;
 mod turns;
 mod watch;
 
@@ -26,7 +28,8 @@ use gleaner_settings::HostSlice;
 use options::Options;
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
-    if args.xen.apply() {
+    // In a dom0 too a thread is a thread.
+    if args.tid.is_empty() && args.xen.apply() {
         return on_xen(args);
     }
     let options = Options::from_args(args)?;
@@ -42,11 +45,15 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
 fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
-    let HostSlice::Fixed(slice) = args.settings.slice() else {
-        return Err(Failure::input(
-            "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
+    let slice = match args.settings.slice() {
+        HostSlice::Fixed(slice) => Some(slice),
+        HostSlice::Adaptive if args.xen.ratelimit.is_some() && args.settings.slice.is_none() => None,
+        HostSlice::Adaptive => {
+            return Err(Failure::input(
+                "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
              CPU time, to a tenth of a second; on a Xen host say --slice 1ms",
-        ));
+            ));
+        }
     };
     for (given, option) in [
         (args.tuning.config.is_some(), "--config"),
@@ -60,6 +67,5 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
             )));
         }
     }
-    let slice = Some(slice);
     xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })
 }

@@ -20,6 +20,8 @@ pub struct Options {
     /// Where the price is from, in words.
     pub price_from: &'static str,
     pub vms: Vec<String>,
+    /// Threads of no VM; then no VM is meant.
+    pub tids: Vec<i32>,
     pub length: Option<Duration>,
     pub interval: Duration,
     pub enforce: bool,
@@ -76,6 +78,7 @@ impl Options {
             price_from: if switch.is_some() { "switch measured, refill as configured" } else { "as configured" },
             params,
             vms: args.vm.clone(),
+            tids: args.tid.clone(),
             length: args.length,
             interval,
             enforce,

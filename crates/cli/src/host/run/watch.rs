@@ -1,13 +1,13 @@
 //! vCPU threads to windows: which VMs there are, looked for every second, and what their vCPUs did.
 
-use crate::host::list::{Wanted, chosen, no_vcpus, refuse_unknown_vcpus};
-use crate::host::slice::without_room;
+use super::subjects::Subjects;
+use crate::host::list::no_vcpus;
 use gleaner_act::thread_attr;
 use gleaner_command::failure::Failure;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
-    Competition, IntervalDistribution, PassedOver, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals,
-    RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements,
+    Competition, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals, RunIntervalsConfig,
+    ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, entitlements,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,8 +22,7 @@ const LOOK: Duration = Duration::from_millis(900);
 /// Watches the VMs that were asked for.
 pub struct Watch {
     root: ProcRoot,
-    passed_over: PassedOver,
-    wanted: Wanted,
+    subjects: Subjects,
     intervals: RunIntervals,
     vms: Vec<Vm>,
     looked: Instant,
@@ -60,20 +59,14 @@ pub fn id(vm: &Vm) -> VmId {
 
 impl Watch {
     /// Begins. A VM that is asked for has to be there now; later it may go and come back.
-    pub fn begin(root: ProcRoot, wanted: &[String]) -> Result<Self, Failure> {
-        let passed_over = PassedOver::default();
-        let vms = chosen(&root, wanted, &passed_over)?;
-        if !wanted.is_empty() {
-            vms.iter().try_for_each(refuse_unknown_vcpus)?;
-        }
+    pub fn begin(root: ProcRoot, vms: &[String], tids: &[i32]) -> Result<Self, Failure> {
+        let (subjects, vms) = Subjects::find(&root, vms, tids)?;
         let vcpus = vms.iter().map(|vm| vm.vcpus.len()).sum();
         let config = RunIntervalsConfig { root: root.clone(), ..RunIntervalsConfig::default() };
         let intervals = RunIntervals::new(&config.with_room_for(vcpus));
-        let wanted = Wanted::begin(&root, wanted, &vms);
         let mut watch = Self {
             root,
-            passed_over,
-            wanted,
+            subjects,
             intervals,
             vms: Vec::new(),
             looked: Instant::now(),
@@ -98,7 +91,7 @@ impl Watch {
     /// What is weaker than one might think, said once when it comes up.
     pub fn new_warnings(&mut self) -> Vec<String> {
         let mut new_warnings = Vec::new();
-        if self.vms.is_empty() && !std::mem::replace(&mut self.told.nobody, true) {
+        if self.vms.is_empty() && self.subjects.may_come() && !std::mem::replace(&mut self.told.nobody, true) {
             let root = rustix::process::geteuid().is_root();
             let others = if root { "" } else { "; not root: other users' VMs are found only by their threads' names" };
             new_warnings.push(format!("no VM is to be seen yet; one that comes is managed from then on{others}"));
@@ -112,6 +105,11 @@ impl Watch {
         let note = without_room(self.intervals.left_out());
         new_warnings.extend(note.filter(|_| !std::mem::replace(&mut self.told.left_out, true)));
         new_warnings
+    }
+
+    /// Whether nobody is left, and nobody will come.
+    pub fn is_over(&self) -> bool {
+        self.vms.is_empty() && !self.subjects.may_come()
     }
 
     pub fn vms(&self) -> &[Vm] {
@@ -149,8 +147,7 @@ impl Watch {
         let ended = seen.threads.iter().any(|thread| thread.ended);
         if ended || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            let found = discover(&self.root, &self.passed_over).map_err(Failure::work)?;
-            let now = self.wanted.among(&self.root, found);
+            let now = self.subjects.now(&self.root)?;
             self.follow(now);
         }
         let at = Nanos::from(self.began.elapsed());
@@ -252,6 +249,15 @@ impl Watch {
         let before = self.switches.insert(tid, now).unwrap_or(now);
         Some((now.0.saturating_sub(before.0), now.1.saturating_sub(before.1)))
     }
+}
+
+/// Of threads beyond those that BPF has room for.
+fn without_room(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| {
+        "more vCPU threads than BPF was given room for at the start: those beyond are watched through /proc, which \
+         knows means only and sees competition late; starting anew makes room"
+            .to_owned()
+    })
 }
 
 /// Marks vCPUs that cannot have spun for a whole slice: they used no full one, or their siblings did not wait for as
