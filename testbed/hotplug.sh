@@ -56,7 +56,7 @@ over() {
     case $name/$(uname -r) in
         # This kernel drops offline vCPUs from every mask that it is given (taskset loses them too): nobody could give
         # them back.
-        away-*/6.1.*) echo "not checked: the vCPU that was away when Gleaner ended: $(allowed "$pid")" ;;
+        away/6.1.*) echo "not checked: the vCPU that was away when Gleaner ended: $(allowed "$pid")" ;;
         *) check "$name: who goes on has his vCPUs again ($(allowed "$pid"))" is "$pid" "0-3 " ;;
     esac
     kill -9 "$pid"
@@ -67,29 +67,22 @@ over() {
 echo "kernel $(uname -r)"
 before=$(state)
 
-# Where vCPUs poll, `auto` is masks. A cpuset that is forced before 6.2 makes the kernel forget threads' own choices.
-case $(uname -r) in
-    6.1.*) placements=affinity ;;
-    *) placements="affinity cpuset" ;;
-esac
-for placement in $placements; do
-    start "back-$placement" --policy consolidate --placement $placement
-    check "$name: the program was confined" within 30 confined "$pid"
-    switch 0
-    sleep 2
-    switch 1
-    sleep 2
-    end
-    over
+start back --policy consolidate
+check "$name: the program was confined" within 30 confined "$pid"
+switch 0
+sleep 2
+switch 1
+sleep 2
+end
+over
 
-    start "away-$placement" --policy consolidate --placement $placement
-    check "$name: the program was confined" within 30 confined "$pid"
-    switch 0
-    sleep 2
-    end
-    switch 1
-    over
-done
+start away --policy consolidate
+check "$name: the program was confined" within 30 confined "$pid"
+switch 0
+sleep 2
+end
+switch 1
+over
 
 start retained --policy retain --retain yielding --no-trial
 check "retained: a yielding thread is on its vCPU" within 20 returned

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL
-# testbed/packing.sh): a program that mostly waits is packed onto fewer of four vCPUs, by each means of placement, with
-# and without privilege, and afterwards nothing is left of it, even when everything of Gleaner is killed in the middle.
+# testbed/packing.sh): a program that mostly waits is packed onto fewer of four vCPUs, with and without privilege, and
+# afterwards nothing is left of it, even when everything of Gleaner is killed in the middle.
 # The conditions are made easy (easy.toml): that a step is taken when it should be is a matter for decide's tests, here
 # it has to be carried out and undone.
 . /checks.sh
@@ -37,15 +37,13 @@ echo "kernel $(uname -r)"
 before=$(state)
 
 # Short computations, two stages on four vCPUs: long idle periods that one vCPU could bear.
-for placement in auto cpuset affinity; do
-    file=/tmp/$placement.json
-    gleaner run --policy consolidate --placement $placement --config /tmp/easy.toml $first --json $file -- pipeline 2 6000 200 >/tmp/out 2>&1
-    check "$placement: the pipeline ends with 0" [ $? = 0 ]
-    json $placement $file
-    check "$placement: a vCPU was deactivated" steps $file
-    check "$placement: all was undone" [ "$(key restored $file)" = true ]
-    same "$placement: the machine is as it was" "$before"
-done
+file=/tmp/root.json
+gleaner run --policy consolidate --config /tmp/easy.toml $first --json $file -- pipeline 2 6000 200 >/tmp/out 2>&1
+check "root: the pipeline ends with 0" [ $? = 0 ]
+json root $file
+check "root: a vCPU was deactivated" steps $file
+check "root: all was undone" [ "$(key restored $file)" = true ]
+same "root: the machine is as it was" "$before"
 
 # Somebody without any privilege: /proc, masks, SCHED_IDLE.
 before=$(state)
@@ -59,7 +57,7 @@ allowed() { grep -h Cpus_allowed_list /proc/"$1"/task/*/status 2>/dev/null | cut
 is() { [ "$(allowed "$1")" = "$2" ]; }
 
 # Somebody who outlives the program and has cleared his environment: confined with the group, and given everything back.
-gleaner run --policy consolidate --placement affinity --config /tmp/easy.toml $first --json /tmp/outlived.json -- sh -c '
+gleaner run --policy consolidate --config /tmp/easy.toml $first --json /tmp/outlived.json -- sh -c '
     env -i sleep 1000 & echo $! >/tmp/pids
     pipeline 2 6000 200' >/tmp/out 2>&1
 check "outlived: the pipeline ends with 0" [ $? = 0 ]
@@ -67,8 +65,8 @@ check "outlived: a vCPU was deactivated" steps /tmp/outlived.json
 check "outlived: who goes on has his vCPUs again" is "$(cat /tmp/pids)" "0-3 "
 kill "$(cat /tmp/pids)"
 
-# Gleaner in a service's cgroup, as everywhere under systemd: masks instead of a cpuset, cpu.idle all the same, and the
-# program stays in the service.
+# Gleaner in a service's cgroup, as everywhere under systemd: cpu.idle all the same, and the program stays in the
+# service.
 mkdir /sys/fs/cgroup/service
 before=$(state)
 sh -c 'echo 0 >/sys/fs/cgroup/service/cgroup.procs
@@ -84,36 +82,30 @@ rmdir /sys/fs/cgroup/service
 before=$(state)
 
 # kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own
-# choices included. Here `auto` is masks, as above.
+# choices included.
 confined() { [ "$(allowed "$1")" != "$2" ]; }
 both_began() { [ "$(wc -l </tmp/pids)" = 2 ]; }
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
 guardian_of() { for pid in $(children "$1"); do if grep -q guardian "/proc/$pid/cmdline"; then echo "$pid"; fi; done; }
-for placement in auto cpuset; do
-    cp /dev/null /tmp/pids
-    gleaner run --policy consolidate --placement $placement --config /tmp/easy.toml -- sh -c '
-        pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
-        taskset 6 pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
-        wait' 2>/tmp/out &
-    main=$!
-    within 20 both_began
-    free=$(sed -n 1p /tmp/pids) pinned=$(sed -n 2p /tmp/pids)
-    check "$placement, killed: the program was confined" within 30 confined "$free" "0-3 "
-    kill -9 "$main" $(guardian_of "$main")
-    wait "$main" 2>/dev/null
-    check "$placement, killed: the program goes on, confined" confined "$free" "0-3 "
-    gleaner restore >/tmp/restore.txt 2>&1
-    check "$placement, killed: restore ends with 0" [ $? = 0 ]
-    cat /tmp/restore.txt
-    check "$placement, killed: the program has its vCPUs again" is "$free" "0-3 "
-    # Before 6.2 a forced cpuset makes the kernel forget this: the reason why it is not chosen there.
-    case $placement/$(uname -r) in
-        cpuset/6.1.*) echo "not checked: the thread's own choice, under a cpuset before 6.2: $(allowed "$pinned")" ;;
-        *) check "$placement, killed: a thread's own choice is its own again" is "$pinned" "1-2 " ;;
-    esac
-    kill -9 "$free" "$pinned"
-    within 10 [ ! -d "/proc/$free" ]
-    same "$placement, killed: the machine is as it was" "$before"
-done
+cp /dev/null /tmp/pids
+gleaner run --policy consolidate --config /tmp/easy.toml -- sh -c '
+    pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
+    taskset 6 pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
+    wait' 2>/tmp/out &
+main=$!
+within 20 both_began
+free=$(sed -n 1p /tmp/pids) pinned=$(sed -n 2p /tmp/pids)
+check "killed: the program was confined" within 30 confined "$free" "0-3 "
+kill -9 "$main" $(guardian_of "$main")
+wait "$main" 2>/dev/null
+check "killed: the program goes on, confined" confined "$free" "0-3 "
+gleaner restore >/tmp/restore.txt 2>&1
+check "killed: restore ends with 0" [ $? = 0 ]
+cat /tmp/restore.txt
+check "killed: the program has its vCPUs again" is "$free" "0-3 "
+check "killed: a thread's own choice is its own again" is "$pinned" "1-2 "
+kill -9 "$free" "$pinned"
+within 10 [ ! -d "/proc/$free" ]
+same "killed: the machine is as it was" "$before"
 
 exit $failures

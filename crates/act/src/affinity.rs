@@ -4,8 +4,7 @@
 //! what we last gave it follows us; a thread whose mask is anything else has been pinned by the program, and keeps to
 //! its own choice as far as the active vCPUs allow. A child inherits its creator's narrowed mask, which is why a mask
 //! that equals `base` cut to a step is taken for `base`. (A program that pins a thread to exactly the vCPUs that happen
-//! to be active cannot be told from one that did not; the cpuset back end has no such blind spot, because the kernel
-//! keeps both masks apart since 6.2.)
+//! to be active cannot be told from one that did not.)
 //!
 //! A thread that waits for a child (a shell, `make`) is not narrowed. It computes nothing, and what it starts next
 //! would inherit the mask: a JVM, a Go program or `nproc` would see one CPU.

@@ -49,29 +49,6 @@ impl Hierarchy {
     }
 }
 
-/// The hierarchies that carry `cpu` and `cpuset`; `None` where the controller is not to be had.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CgroupHierarchies {
-    /// The cpu controller (cpu.idle).
-    pub cpu: Option<Hierarchy>,
-    /// The cpuset controller.
-    pub cpuset: Option<Hierarchy>,
-}
-
-impl CgroupHierarchies {
-    /// Finds them. A file that cannot be read means: none.
-    pub fn find(roots: &CgroupRoots) -> Self {
-        Self { cpu: hierarchy("cpu", roots), cpuset: hierarchy("cpuset", roots) }
-    }
-}
-
-impl CgroupHierarchies {
-    /// The folder of this process's cgroup on the unified hierarchy, where that carries a controller we use.
-    pub fn own_unified(&self) -> Option<PathBuf> {
-        [&self.cpu, &self.cpuset].into_iter().flatten().find(|hierarchy| hierarchy.v2).map(|found| found.own.clone())
-    }
-}
-
 /// The cgroup of this process that `controller` goes by, whether it is enabled there or not: for looking at limits.
 pub fn own_group(roots: &CgroupRoots, controller: &str) -> Option<Hierarchy> {
     let read = |path: &Path| fs::read(path).unwrap_or_default();
@@ -103,16 +80,13 @@ fn holds(group: &Path, pid: i32) -> bool {
     members.is_ok_and(|members| members.lines().any(|line| line.parse() == Ok(pid)))
 }
 
-/// Finds `controller` where it can be used.
-fn hierarchy(controller: &str, roots: &CgroupRoots) -> Option<Hierarchy> {
-    let hierarchy = own_group(roots, controller)?;
-    if !hierarchy.v2 {
-        return Some(hierarchy);
-    }
-    // The yielding threads' group is made at the top, the program's below our own.
-    let parent = if controller == "cpu" { &hierarchy.mount } else { &hierarchy.own };
-    let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
-    controllers.split_whitespace().any(|name| name == controller).then_some(hierarchy)
+/// The hierarchy with the cpu controller, where that can be used: on v2 the groups at the top have to be able to get it,
+/// because there the yielding threads' one is made.
+pub fn cpu_controller(roots: &CgroupRoots) -> Option<Hierarchy> {
+    let hierarchy = own_group(roots, "cpu")?;
+    let at_the_top = || fs::read_to_string(hierarchy.mount.join("cgroup.controllers")).unwrap_or_default();
+    let usable = !hierarchy.v2 || at_the_top().split_whitespace().any(|name| name == "cpu");
+    usable.then_some(hierarchy)
 }
 
 /// Reads a small file, trimmed.
@@ -149,28 +123,26 @@ mod tests {
         let mounts = "30 25 0:26 / /cg/cpu rw - cgroup cgroup rw,cpu\n\
                       32 25 0:28 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n\
                       38 25 0:34 / /cg/unified rw - cgroup2 cgroup2 rw\n";
-        let found = CgroupHierarchies::find(&roots(dir.path(), mounts, "3:cpuset:/\n1:cpu:/a/b\n0::/\n"));
+        let roots = roots(dir.path(), mounts, "3:cpuset:/\n1:cpu:/a/b\n0::/\n");
         let hierarchy = |mount: &str, own: &str| Some(Hierarchy { v2: false, mount: mount.into(), own: own.into() });
-        assert_eq!(found.cpu, hierarchy("/cg/cpu", "/cg/cpu/a/b"));
-        assert_eq!(found.cpuset, hierarchy("/cg/cpuset", "/cg/cpuset"));
-        assert!(found.cpuset.is_some_and(|cpuset| cpuset.own_is_root()));
+        assert_eq!(cpu_controller(&roots), hierarchy("/cg/cpu", "/cg/cpu/a/b"));
+        assert_eq!(own_group(&roots, "cpuset"), hierarchy("/cg/cpuset", "/cg/cpuset"));
+        assert!(own_group(&roots, "cpuset").is_some_and(|cpuset| cpuset.own_is_root()));
     }
 
     #[test]
-    fn finds_v2_controllers_only_where_they_are_listed() {
+    fn finds_the_cpu_controller_of_v2_only_where_it_is_listed() {
         let dir = tempfile::tempdir().unwrap();
         let mount = dir.path().join("cg");
         fs::create_dir_all(mount.join("user.slice")).unwrap();
-        // The cpu controller counts at the top, where the yielding threads go; the cpuset one where the program is.
         fs::write(mount.join("cgroup.controllers"), "cpuset cpu memory\n").unwrap();
         fs::write(mount.join("user.slice/cgroup.controllers"), "memory\n").unwrap();
         let mounts = format!("30 25 0:26 / {} rw - cgroup2 cgroup2 rw\n", mount.display());
         let roots = roots(dir.path(), &mounts, "0::/user.slice\n");
-        let found = CgroupHierarchies::find(&roots);
-        assert_eq!(found.cpu, Some(Hierarchy { v2: true, own: mount.join("user.slice"), mount: mount.clone() }));
-        assert_eq!(found.cpuset, None);
+        let found = Some(Hierarchy { v2: true, own: mount.join("user.slice"), mount: mount.clone() });
+        assert_eq!(cpu_controller(&roots), found);
         fs::write(mount.join("cgroup.controllers"), "memory\n").unwrap();
-        assert_eq!(CgroupHierarchies::find(&roots).cpu, None);
+        assert_eq!(cpu_controller(&roots), None);
     }
 
     #[test]
@@ -191,9 +163,9 @@ mod tests {
             (at("/../..", "/cg"), "/", None, ""),
             (at("/", "/cg"), "/../other", None, ""),
         ] {
-            let found = CgroupHierarchies::find(&roots(dir.path(), &mounts, &format!("3:cpuset:{path}\n")));
+            let found = own_group(&roots(dir.path(), &mounts, &format!("3:cpuset:{path}\n")), "cpuset");
             let wanted = mount.map(|mount| Hierarchy { v2: false, mount: mount.into(), own: own.into() });
-            assert_eq!(found.cpuset, wanted, "{mounts}{path}");
+            assert_eq!(found, wanted, "{mounts}{path}");
         }
     }
 
@@ -235,6 +207,6 @@ mod tests {
     fn no_cgroups_at_all_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
         let roots = CgroupRoots { mountinfo: dir.path().join("no"), own: dir.path().join("no"), member: None };
-        assert_eq!(CgroupHierarchies::find(&roots), CgroupHierarchies::default());
+        assert_eq!(cpu_controller(&roots), None);
     }
 }

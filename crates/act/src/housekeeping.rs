@@ -52,16 +52,6 @@ impl HousekeepingCpu {
         self.pin(active, pinned);
     }
 
-    /// Goes to each of these vCPUs for a moment. When the thread leaves one, the kernel looks for other work there, and
-    /// takes it from a vCPU where threads wait.
-    pub fn visit(&mut self, vcpus: &CpuSet) {
-        for vcpu in vcpus.iter().filter(|vcpu| self.allowed.contains(*vcpu)) {
-            if keep_to(&std::iter::once(vcpu).collect()) {
-                self.taken = Some(vcpu);
-            }
-        }
-    }
-
     /// Lets the calling thread run wherever it may. Before a process or a thread is started, which would inherit the
     /// mask.
     pub fn unpin(&mut self) {

@@ -1,13 +1,13 @@
 //! A cgroup with `cpu.idle = 1` for the yielding threads.
 //!
 //! "Idle" is judged between siblings: a SCHED_IDLE thread in an ordinary cgroup competes with other cgroups' threads as
-//! its *cgroup*, at full weight. So the yielding threads get a cgroup of their own at the top of the hierarchy, where
-//! they lose to everybody. v1 takes threads as they are; v2 takes threads of one process in different cgroups only
-//! below a common domain, so this process first moves itself to the root cgroup. The managed program goes back to where
-//! this process was; where that cannot be written, the program would silently leave its limits, so there the class has
-//! to do.
+//! its *cgroup*, at full weight. So the yielding threads get a cgroup of their own at the top of the unified hierarchy,
+//! where they lose to everybody. It takes threads of one process in different cgroups only below a common domain, so
+//! this process first moves itself to the root cgroup. The managed program goes back to where this process was; where
+//! that cannot be written, the program would silently leave its limits, so there the class has to do. So it has where
+//! the cpu controller is cgroup v1's.
 
-use crate::cgroup::{self, CgroupHierarchies, Hierarchy, RemoveCgroup};
+use crate::cgroup::{self, CgroupRoots, Hierarchy, RemoveCgroup, cpu_controller};
 use crate::journal::Journal;
 use crate::{ActError, Fallback};
 use std::fs::OpenOptions;
@@ -17,9 +17,7 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleMeans {
     /// `cpu.idle` in a cgroup of the unified hierarchy.
-    CpuIdleV2,
-    /// `cpu.idle` in a cgroup of the v1 cpu hierarchy.
-    CpuIdleV1,
+    CpuIdle,
     /// The scheduling class alone.
     ClassOnly,
 }
@@ -42,15 +40,19 @@ impl IdleGroup {
     /// A group that is joined by writing to this file.
     #[cfg(test)]
     pub(crate) fn of_tasks(tasks: PathBuf) -> Self {
-        Self { means: IdleMeans::CpuIdleV1, tasks: Some(tasks), fallback: None }
+        Self { means: IdleMeans::CpuIdle, tasks: Some(tasks), fallback: None }
     }
 
     /// Makes the cgroup; where that is refused, says so in [`IdleGroup::fallback`] and does without.
-    pub fn create(hierarchies: &CgroupHierarchies, journal: &mut Journal) -> Self {
-        let made = match &hierarchies.cpu {
+    pub fn create(journal: &mut Journal) -> Self {
+        Self::create_in(cpu_controller(&CgroupRoots::default()), journal)
+    }
+
+    fn create_in(hierarchy: Option<Hierarchy>, journal: &mut Journal) -> Self {
+        let made = match hierarchy {
             None => Err("no cpu controller is mounted or delegated".to_owned()),
-            Some(hierarchy) if hierarchy.v2 => create_v2(hierarchy, journal).map_err(|error| error.to_string()),
-            Some(hierarchy) => create_v1(hierarchy, journal).map_err(|error| error.to_string()),
+            Some(hierarchy) if hierarchy.v2 => made_in(&hierarchy, journal).map_err(|error| error.to_string()),
+            Some(_) => Err("the cpu controller is cgroup v1's, and this needs v2's".to_owned()),
         };
         made.unwrap_or_else(|why| {
             let fallback = Fallback { wanted: "cpu.idle=1", used: "the scheduling class alone", why };
@@ -77,16 +79,7 @@ impl IdleGroup {
     }
 }
 
-fn create_v1(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
-    let folder = hierarchy.mount.join(format!("gleaner-yield-{}", journal.run_id()));
-    journal.before(&RemoveCgroup { path: folder.clone(), members_to: None })?;
-    cgroup::make(&folder)?;
-    // Left in the journal when this fails: an empty folder is removed by the undo like a used one.
-    cgroup::write(&folder.join("cpu.idle"), "1")?;
-    Ok(IdleGroup { means: IdleMeans::CpuIdleV1, tasks: Some(folder.join("tasks")), fallback: None })
-}
-
-fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
+fn made_in(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
     let root = &hierarchy.mount;
     let way_back = hierarchy.own.join("cgroup.procs");
     if !hierarchy.own_is_root()
@@ -102,14 +95,14 @@ fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, 
     }
     cgroup::enable_controller(root, "cpu", journal)?;
     let folder = root.join(format!("gleaner-yield-{}", journal.run_id()));
-    journal.before(&RemoveCgroup { path: folder.clone(), members_to: None })?;
+    journal.before(&RemoveCgroup { path: folder.clone() })?;
     cgroup::make(&folder)?;
     cgroup::write(&folder.join("cgroup.type"), "threaded")?;
     cgroup::write(&folder.join("cpu.idle"), "1")?;
     if !hierarchy.own_is_root() {
         cgroup::write(&root.join("cgroup.procs"), "0")?;
     }
-    Ok(IdleGroup { means: IdleMeans::CpuIdleV2, tasks: Some(folder.join("cgroup.threads")), fallback: None })
+    Ok(IdleGroup { means: IdleMeans::CpuIdle, tasks: Some(folder.join("cgroup.threads")), fallback: None })
 }
 
 #[cfg(test)]
@@ -124,10 +117,21 @@ mod tests {
         std::fs::create_dir_all(mount.join("service")).unwrap();
         std::fs::write(mount.join("cgroup.subtree_control"), "").unwrap();
         let hierarchy = Hierarchy { v2: true, own: mount.join("service"), mount: mount.clone() };
-        let hierarchies = CgroupHierarchies { cpu: Some(hierarchy), cpuset: None };
-        let group = IdleGroup::create(&hierarchies, &mut journal);
+        let group = IdleGroup::create_in(Some(hierarchy), &mut journal);
         let why = &group.fallback().unwrap().why;
         assert!(group.means() == IdleMeans::ClassOnly && why.contains("could not go back"), "{why}");
         assert_eq!(std::fs::read_to_string(mount.join("cgroup.subtree_control")).unwrap(), "");
+    }
+
+    #[test]
+    fn nothing_is_made_in_cgroup_v1() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+        let mount = dir.path().join("cpu");
+        std::fs::create_dir(&mount).unwrap();
+        let hierarchy = Hierarchy { v2: false, own: mount.clone(), mount: mount.clone() };
+        let group = IdleGroup::create_in(Some(hierarchy), &mut journal);
+        assert!(group.fallback().unwrap().why.contains("cgroup v1"), "{group:?}");
+        assert_eq!(std::fs::read_dir(&mount).unwrap().count(), 0);
     }
 }

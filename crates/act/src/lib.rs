@@ -29,13 +29,13 @@ mod xen;
 mod yielding;
 
 pub use affinity::{AffinityStep, GroupAffinity, ThreadAffinity, allowed_cpus};
-pub use cgroup::{CgroupHierarchies, CgroupRoots, DisableController, Hierarchy, RemoveCgroup, own_group};
+pub use cgroup::{CgroupRoots, DisableController, Hierarchy, RemoveCgroup, cpu_controller, own_group};
 pub use error::{ActError, Fallback};
 pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use interrupts::Interrupts;
 pub use journal::{Change, Journal, list_journals, own_journals};
-pub use placement::{Placement, PlacementKind, PlacementRequest};
+pub use placement::Placement;
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use retain::{FileValue, Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
 pub use slice::{

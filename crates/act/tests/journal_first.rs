@@ -33,7 +33,6 @@ macro_rules! actuators {
 
 actuators! {
     idle_group: IDLE_GROUP,
-    cpuset: CPUSET,
     affinity: AFFINITY,
     slices: SLICES,
     pm_qos: PM_QOS,

@@ -29,7 +29,7 @@ fn the_newest_change_is_undone_first() {
     // Each can only go before the one that it is in.
     let nested = ["a", "a/b", "a/b/c"].map(|name| dir.path().join(name));
     for path in &nested {
-        journal.before(&RemoveCgroup { path: path.clone(), members_to: None }).unwrap();
+        journal.before(&RemoveCgroup { path: path.clone() }).unwrap();
         fs::create_dir(path).unwrap();
     }
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 3 });
@@ -39,18 +39,15 @@ fn the_newest_change_is_undone_first() {
 /// In the idle class a killed thread may not get a CPU to die on, so the group leaves it before it is removed.
 #[test]
 fn the_yielding_threads_group_leaves_the_idle_class_before_it_is_removed() {
-    for (members_to, idle) in [(None, "0"), (Some("parent"), "1")] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut journal = journal(dir.path());
-        let group = dir.path().join("group");
-        fs::create_dir(&group).unwrap();
-        fs::write(group.join("cpu.idle"), "1").unwrap();
-        let members_to = members_to.map(|name| dir.path().join(name));
-        journal.before(&RemoveCgroup { path: group.clone(), members_to }).unwrap();
-        // A plain folder with a file in it cannot be removed: what was done to it before can be seen.
-        assert!(undo_own(&journal).is_err());
-        assert_eq!(fs::read_to_string(group.join("cpu.idle")).unwrap(), idle);
-    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = journal(dir.path());
+    let group = dir.path().join("group");
+    fs::create_dir(&group).unwrap();
+    fs::write(group.join("cpu.idle"), "1").unwrap();
+    journal.before(&RemoveCgroup { path: group.clone() }).unwrap();
+    // A plain folder with a file in it cannot be removed: what was done to it before can be seen.
+    assert!(undo_own(&journal).is_err());
+    assert_eq!(fs::read_to_string(group.join("cpu.idle")).unwrap(), "0");
 }
 
 /// A process that sleeps; ended with the test.

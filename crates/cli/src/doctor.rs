@@ -11,10 +11,7 @@ use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED, Setting};
 use crate::machine::{allowed_vcpus, machine};
 use crate::session;
 use clap::Args;
-use gleaner_act::{
-    ActError, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest,
-    YieldClass, own_journals,
-};
+use gleaner_act::{IdleGroup, IdleMeans, YieldClass, own_journals};
 use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::interrupt;
@@ -132,11 +129,9 @@ fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, 
         |why| Err(format!("the guardian process cannot be started ({why})")),
     );
     all.push(capability("guardian", guardian));
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
-    all.push(capability("cpuset", try_cpuset(vcpus, &hierarchies, &mut session)));
     all.push(capability("affinity", Ok("thread by thread; needs no privilege".to_owned())));
-    let polling = try_polling(vcpus, &hierarchies, &mut session, interrupted, &mut all);
-    let group = IdleGroup::create(&hierarchies, &mut session.journal);
+    let polling = try_polling(vcpus, &mut session, interrupted, &mut all);
+    let group = IdleGroup::create(&mut session.journal);
     let (yielding, idle, halt) = try_yielding(vcpus, &group, polling.is_none(), interrupted);
     let halt = polling.or(halt);
     all.push(capability("cpu.idle", idle));
@@ -153,25 +148,15 @@ fn capability(name: &str, result: Result<String, String>) -> Capability {
     Capability { name: name.to_owned(), available, detail }
 }
 
-fn try_cpuset(vcpus: &CpuSet, hierarchies: &CgroupHierarchies, session: &mut Session) -> Result<String, String> {
-    match Placement::prepare(PlacementRequest::Cpuset, vcpus, hierarchies, &mut session.journal) {
-        Ok(placement) if placement.kind() == PlacementKind::CpusetV1 => Ok("cgroup v1".to_owned()),
-        Ok(_) => Ok("cgroup v2".to_owned()),
-        Err(ActError::Unavailable { why, .. }) => Err(why),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// Whether the idle task can be made to poll, by each means, and what a halt costs against the first of them.
 fn try_polling(
     vcpus: &CpuSet,
-    hierarchies: &CgroupHierarchies,
     session: &mut Session,
     interrupted: &AtomicBool,
     all: &mut Vec<Capability>,
 ) -> Option<HaltCost> {
     let params = GuestParams::default();
-    let opening = Opening { vcpus, params: &params, hierarchies, observer: None };
+    let opening = Opening { vcpus, params: &params, observer: None };
     let mut first = None;
     for means in RetainMeans::ALL.into_iter().filter(|means| means.polls_in_idle_task()) {
         let opened = open_one(means, &opening, &mut session.journal);
@@ -211,8 +196,7 @@ fn try_yielding(
         Err(error) => return (Err(error.to_string()), Err("nothing could be put into it".to_owned()), None),
     };
     let idle = match yields.idle_means() {
-        IdleMeans::CpuIdleV1 => Ok("cgroup v1: yielding threads lose to every cgroup".to_owned()),
-        IdleMeans::CpuIdleV2 => Ok("cgroup v2: yielding threads lose to every cgroup".to_owned()),
+        IdleMeans::CpuIdle => Ok("yielding threads lose to every cgroup".to_owned()),
         IdleMeans::ClassOnly => {
             let mut why = group.fallback().into_iter().chain(yields.fallbacks());
             Err(why.find(|found| found.wanted == "cpu.idle=1").map_or_else(String::new, |found| found.why.clone()))

@@ -5,7 +5,7 @@ use crate::calibrate::{Bench, Setting, Summary};
 use crate::means;
 use crate::session;
 use clap::Args;
-use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
+use gleaner_act::{IdleGroup, YieldClass};
 use gleaner_command::args::{JsonArg, duration_within};
 use gleaner_command::failure::Failure;
 use gleaner_command::interrupt;
@@ -90,9 +90,8 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     }
     let mut session = session::begin().map_err(Failure::work)?;
     let on: CpuSet = vcpus.iter().take(2).collect();
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let params = means::unguarded();
-    let opening = Opening { vcpus, params: &params, hierarchies: &hierarchies, observer: None };
+    let opening = Opening { vcpus, params: &params, observer: None };
     let opened = means::open_all(&opening, &mut session.journal);
     let bar = shown(ProgressBar::new(means::TURNS as u64));
     form(&bar, "  measuring each means in turn [{bar:30}] {left}");
@@ -149,7 +148,7 @@ fn measure(
     if settings.contains(&Setting::B) {
         let begun = session::begin().map_err(Failure::work)?;
         let begun = session.insert(begun);
-        group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut begun.journal);
+        group = IdleGroup::create(&mut begun.journal);
     }
     notes.extend(group.fallback().map(ToString::to_string));
     let on: CpuSet = vcpus.iter().take(2).collect();

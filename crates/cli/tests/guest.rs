@@ -78,23 +78,21 @@ fn smoke(series: &str) {
     assert_eq!(run["exit_status"], 7);
     assert_eq!(run["restored"], true);
     assert_eq!(run["vcpus"], 4);
-    // Root, BTF and a whole cgroup tree: nothing weaker than the best means. Where vCPUs poll, that is masks.
+    // Root, BTF and a whole cgroup tree: nothing weaker than the best means.
     assert_eq!(run["means"]["observer"], "bpf", "{run}");
     assert_eq!(run["means"]["retention"], "idle-poll", "{run}");
     assert_eq!(run["means"]["placement"], "affinity", "{run}");
     assert!(run["idle_entries"].as_u64().unwrap() > 0, "{run}");
 }
 
-/// Packed and given back, by each means, with and without privilege, after a kill as well: the script checks, this
-/// looks at what Gleaner said of it.
+/// Packed and given back, with and without privilege, after a kill as well: the script checks, this looks at what
+/// Gleaner said of it.
 fn packing(series: &str) {
     let Some(kernel) = kernel(series) else { return };
     let text = boot(&kernel, "packing.sh");
-    for (name, placement) in
-        [("auto", "affinity"), ("cpuset", "cpuset-v2"), ("affinity", "affinity"), ("user", "affinity")]
-    {
+    for name in ["root", "user"] {
         let run = json(&text, name);
-        assert_eq!(run["means"]["placement"], placement, "{run}");
+        assert_eq!(run["means"]["placement"], "affinity", "{run}");
         assert_eq!(run["restored"], true, "{run}");
         let decisions = run["decisions"].as_array().unwrap();
         assert!(decisions.iter().any(|decision| decision["action"] == "deactivate"), "{run}");
@@ -128,7 +126,7 @@ fn guest_keeps_nothing_of_killed_runs_that_polled_on_linux_6_1() {
 }
 
 /// A vCPU that goes away and comes back: the script checks, this looks at what Gleaner said of it.
-fn hotplug(series: &str, placements: &[(&str, &str)]) {
+fn hotplug(series: &str) {
     let Some(kernel) = kernel(series) else { return };
     let text = boot(&kernel, "hotplug.sh");
     let ended_well = |name: &str| {
@@ -137,23 +135,20 @@ fn hotplug(series: &str, placements: &[(&str, &str)]) {
         assert_eq!(run["exit_status"], 0, "{run}");
         run
     };
-    for (asked, used) in placements {
-        for run in ["back", "away"].map(|when| ended_well(&format!("{when}-{asked}"))) {
-            assert_eq!(run["means"]["placement"], *used, "{run}");
-        }
+    for name in ["back", "away", "retained"] {
+        ended_well(name);
     }
-    ended_well("retained");
 }
 
 #[test]
 fn guest_survives_vcpus_that_come_and_go_on_linux_6_1() {
-    hotplug("6.1", &[("affinity", "affinity")]);
+    hotplug("6.1");
 }
 
-/// Here also the vCPU that was away when Gleaner ended can be given back, and cpusets can be used.
+/// Here also the vCPU that was away when Gleaner ended can be given back.
 #[test]
 fn guest_survives_vcpus_that_come_and_go_on_the_newest_kernel() {
-    hotplug("newest", &[("affinity", "affinity"), ("cpuset", "cpuset-v2")]);
+    hotplug("newest");
 }
 
 /// The clock jumps, a vCPU goes and comes, the daemon is stopped: the script checks.

@@ -133,8 +133,7 @@ fn the_proc_of_another_pid_namespace_is_recognized() {
     let folder = tempfile::tempdir().unwrap();
     // The outer /proc, in which pid 1 is the machine's init.
     for policy in ["observe", "consolidate", "full"] {
-        let script =
-            format!("{RUN} --policy {policy} --placement affinity --json $W/x.json -- sh -c 'sleep 0.8; exit 3'");
+        let script = format!("{RUN} --policy {policy} --json $W/x.json -- sh -c 'sleep 0.8; exit 3'");
         let said = in_namespaces(&["-pf"], folder.path(), &script)
             .with_status(3)
             .naming(&["another PID namespace", "unmanaged"]);
@@ -229,7 +228,7 @@ fn the_program_finds_what_the_caller_had() {
             let under = sh(&format!("{set_up}; exec {RUN} -q --policy {policy} -- sh -c \"{LOOK}\"")).with_status(0);
             assert!(alone.stdout.contains("SigIgn"), "{alone:#?}");
             let cut = |said: &Said| {
-                let ours = |line: &&str| !line.contains("cpuset:") && !line.contains("gleaner-");
+                let ours = |line: &&str| !line.contains("gleaner-");
                 // How many signals the user has pending is others' doing; how many it may have is not.
                 let limit = |line: &str| match line.strip_prefix("SigQ:") {
                     Some(pending) => pending.split_once('/').map_or_else(String::new, |(_, most)| most.to_owned()),
@@ -450,11 +449,11 @@ fn a_cgroup_mount_that_shows_another_group_is_left_alone() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let Some(group) = Group::new("cpuset", &[]) else {
-        gleaner_testing::skip!("no cpuset can be made here");
+    let Some(group) = Group::new("cpu", &[]) else {
+        gleaner_testing::skip!("no cgroup with the cpu controller can be made here");
     };
     let roots = gleaner_act::CgroupRoots::default();
-    let mount = gleaner_act::own_group(&roots, "cpuset").unwrap().mount;
+    let mount = gleaner_act::own_group(&roots, "cpu").unwrap().mount;
     let (mount, group) = (mount.display(), group.0.display());
     // Mounted twice, first a part that this process is not in; and one that hides the place of the right one.
     for mounts in [

@@ -243,21 +243,3 @@ fn a_journal_that_somebody_removed_is_undone_after_a_kill_on_this_machine() {
         assert!(comes_true(|| idle_values() == before), "{replace_guardian}: {:#?}", idle_values());
     }
 }
-
-/// A cpuset would cost each run 10 ms.
-#[test]
-fn who_is_rarely_confined_gets_masks_on_this_machine() {
-    if !is_root() {
-        gleaner_testing::skip!("needs root");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("run.json");
-    finish(run(["--quiet", "--json"]).arg(&file).args(["--", "sleep", "0.5"])).with_status(0);
-    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    let polls = report["means"]["retention"].as_str().is_some_and(|means| means != "yielding");
-    let at_once = report["no_step_because"].to_string().contains("costs next to nothing");
-    if !polls && !at_once {
-        gleaner_testing::skip!("needs idle vCPUs that poll, or that answer at once");
-    }
-    assert_eq!(report["means"]["placement"], "affinity", "{report}");
-}

@@ -16,7 +16,7 @@ use std::time::Duration;
 const WAYS: [&[&str]; 4] = [
     &["--policy", "off"],
     &["--policy", "observe"],
-    &["--policy", "full", "--placement", "affinity", "--observer", "procfs"],
+    &["--policy", "full", "--observer", "procfs"],
     &["--policy", "full"],
 ];
 
@@ -278,24 +278,6 @@ fn orphans_go_on_and_are_reaped() {
     // What the program leaves behind when it ends is not waited for, but not harmed either.
     let said = finish(&mut shell(&[], "(sleep 0.3; echo late) & exit 2"));
     said.with_status(2).saying("late\n");
-}
-
-#[test]
-fn a_cgroup_that_vanishes_does_no_harm() {
-    // The program leaves the cpuset it was put in, and removes it; where there is none (v2 elsewhere, masks) it finds
-    // nothing.
-    let script = "for group in /sys/fs/cgroup/cpuset/gleaner-$GLEANER_RUN_ID /sys/fs/cgroup/gleaner-$GLEANER_RUN_ID; do
-        [ -d $group ] || continue
-        echo $$ >$group/../cgroup.procs && rmdir $group && echo removed
-    done
-    sleep 0.5; exit 3";
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let path = file.path().to_str().unwrap();
-    let said = finish(&mut run(["--policy", "consolidate", "--json", path, "--", "sh", "-c", script])).with_status(3);
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(report["restored"], true, "{report}");
-    let in_a_cpuset = report["means"]["placement"].as_str().is_some_and(|means| means.starts_with("cpuset"));
-    said.saying(if in_a_cpuset { "removed\n" } else { "" });
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl LengthStats {
 pub struct Means {
     /// `bpf` or `procfs`; null when nothing was observed.
     pub observer: Option<String>,
-    /// `cpuset-v2`, `cpuset-v1` or `affinity`; null when the policy does not consolidate.
+    /// `affinity`; null when the policy does not consolidate.
     pub placement: Option<String>,
     /// `idle-poll`, `haltpoll`, `pm-qos` or `yielding`; null when the policy does not retain.
     pub retention: Option<String>,

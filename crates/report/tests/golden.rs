@@ -144,7 +144,7 @@ fn run() -> RunReport {
         guard_trips: 1,
         means: Means {
             observer: Some("bpf".into()),
-            placement: Some("cpuset-v2".into()),
+            placement: Some("affinity".into()),
             retention: Some("yielding".into()),
             yielding: Some("sched-idle+cpu.idle".into()),
         },
@@ -381,7 +381,7 @@ fn doctor() -> DoctorReport {
         ],
         actuators: vec![
             capability("guardian", true, "every change is undone, after kill -9 too"),
-            capability("cpuset", false, "no cpuset controller is mounted or delegated"),
+            capability("cpu.idle", false, "no cpu controller is mounted or delegated"),
             capability("yielding", true, "SCHED_IDLE"),
         ],
         left_behind: vec!["/run/gleaner/812-99.journal".into()],

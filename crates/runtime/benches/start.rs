@@ -5,7 +5,7 @@
 //! waits for none of this, but shares the CPUs with it. A fixture's files lie in memory, which makes them cheaper to
 //! read than the kernel's.
 
-use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup};
+use gleaner_act::IdleGroup;
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{CpuSet, Policy, RetainMeans};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig, ProcRoot};
@@ -73,10 +73,9 @@ fn parts(phases: &mut Phases, vcpus: &CpuSet) {
         }
     }
     let Ok(mut session) = phases.time("session: begin", || Session::begin(Arc::new(|_: &Event| {}))) else { return };
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let params = GuestParams::default();
     for means in RetainMeans::ALL {
-        let opening = Opening { vcpus, params: &params, hierarchies: &hierarchies, observer: None };
+        let opening = Opening { vcpus, params: &params, observer: None };
         let opened =
             phases.time(&format!("{means}: open, or refused"), || open_one(means, &opening, &mut session.journal));
         phases.time(&format!("{means}: close"), || drop(opened));

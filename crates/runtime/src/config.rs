@@ -1,6 +1,5 @@
 //! The configuration of a runtime: its group, how vCPUs are kept awake, what it may take.
 
-use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::{timeout, waking_is_free};
 use gleaner_model::{Nanos, RetainMeans, WakeupCosts};
 use gleaner_settings::{GroupSettings, MachineSettings, ObserverChoice, RetainChoice};
@@ -22,8 +21,6 @@ pub struct Config {
     pub observer: ObserverChoice,
     /// Groups that there may be at once, as far as the observer takes memory for each from the start.
     pub groups_max: usize,
-    /// How groups are confined.
-    pub placement: PlacementRequest,
     /// Observing and deciding may take this share of one CPU.
     pub overhead_ratio: f64,
     /// Whatever would be weaker than asked for is an error.
@@ -45,7 +42,6 @@ impl Config {
             refused: Vec::new(),
             observer: machine.observer(),
             groups_max: 1,
-            placement: PlacementRequest::Auto,
             overhead_ratio: machine.overhead_ratio(),
             strict: false,
             dry_run: false,

@@ -14,7 +14,7 @@ use crate::recent::{Marks, RecentFigures};
 use crate::snapshot::GroupSnapshot;
 use crate::timeout_requests::GroupId;
 use crate::totals::Totals;
-use gleaner_act::{ActError, Journal, Placement, PlacementKind};
+use gleaner_act::{ActError, Journal, Placement};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Topology, Window,
@@ -121,11 +121,6 @@ impl Group {
         if self.retains && !self.dry_run {
             self.reconfigure(&without_retention(&self.config), None, machine, events);
         }
-    }
-
-    /// Where its first process has to enter itself before exec.
-    pub(crate) fn join_file(&self) -> Option<PathBuf> {
-        self.placement.as_ref().and_then(Placement::join_file)
     }
 
     /// Its first process, `root`, runs.
@@ -329,19 +324,13 @@ impl Group {
         if confines { self.policy.burst_watch() } else { None }
     }
 
-    /// Its threads wait for a vCPU. Says which vCPUs it was given for that, and still has to find.
-    pub(crate) fn burst(&mut self, burst: &Burst, machine: &mut Machine, events: &mut Events) -> CpuSet {
-        let before = self.active().clone();
+    /// Its threads wait for a vCPU.
+    pub(crate) fn burst(&mut self, burst: &Burst, machine: &mut Machine, events: &mut Events) {
         let decisions = self.policy.burst(burst);
         if let Some(recorder) = events.recorder() {
             recorder.burst(self.id.0, burst, &decisions);
         }
         self.carry_out(&decisions, machine, events);
-        // Masks move threads themselves.
-        match self.placement.as_ref().map(Placement::kind) {
-            None | Some(PlacementKind::Affinity) => CpuSet::new(),
-            Some(_) => self.active().difference(&before),
-        }
     }
 
     fn carry_out(&mut self, decisions: &[Decision], machine: &mut Machine, events: &mut Events) -> bool {
@@ -389,7 +378,7 @@ impl Group {
             source,
             since: self.since,
             members: self.members.clone(),
-            placement: self.placement.as_ref().map(Placement::kind),
+            may_be_confined: self.placement.is_some(),
             timeout,
             held: self.held,
             active: self.active().clone(),

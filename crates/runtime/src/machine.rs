@@ -21,12 +21,6 @@ use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMean
 use gleaner_observe::{ObserveError, Seen};
 use gleaner_sys::thread_cpu_time;
 use std::path::Path;
-use std::time::Duration;
-
-/// How often a vCPU that comes into use between two windows is visited, and what is slept there: all together longer
-/// than the 500 us for which the kernel takes a thread for cache-hot.
-const VISITS: u32 = 4;
-const BETWEEN_VISITS: Duration = Duration::from_micros(250);
 
 /// The machine, and what Gleaner does to all of it.
 pub(crate) struct Machine {
@@ -285,15 +279,6 @@ impl Machine {
     pub(crate) fn take_burst(&mut self, place: usize) -> Option<Burst> {
         let burst = self.bursts.take(&mut self.observing, place)?;
         Some(Burst { at: burst.at.max(self.at), ..burst })
-    }
-
-    /// Makes these vCPUs look for work, by going there a few times: a wider cpuset moves nobody, and the kernel takes
-    /// over no thread that ran just now. To be followed by [`Self::pin`].
-    pub(crate) fn visit(&mut self, vcpus: &CpuSet) {
-        for _ in 0..VISITS {
-            self.housekeeping.visit(vcpus);
-            std::thread::sleep(BETWEEN_VISITS);
-        }
     }
 
     /// Forgets what happened since the last call.

@@ -1,9 +1,7 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
 use crate::yielding::{busy_waits, prepare_yielding, spends_no_quota};
-use gleaner_act::{
-    CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
-};
+use gleaner_act::{Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads};
 use gleaner_decide::guest::{ContentionGuard, GuestParams};
 use gleaner_model::{CpuSet, RetainMeans};
 use gleaner_observe::{Observer, ProcRoot, online_cpus};
@@ -16,8 +14,6 @@ pub struct Opening<'a> {
     pub vcpus: &'a CpuSet,
     /// The policy's numbers, its guard's among them.
     pub params: &'a GuestParams,
-    /// Where a yielding thread's cgroup could be.
-    pub hierarchies: &'a CgroupHierarchies,
     /// Who can tell a yielding thread that its vCPU is busy again.
     pub observer: Option<&'a Observer>,
 }
@@ -103,7 +99,7 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
             Ok(boxed(Box::new(opened)))
         }
         RetainMeans::Yielding => {
-            let group = IdleGroup::create(opening.hierarchies, journal);
+            let group = IdleGroup::create(journal);
             spends_no_quota(group.means())?;
             let yields = yielding(opening, &group).map_err(|error| error.to_string())?;
             // Some may not have got into their cgroup.

@@ -20,7 +20,6 @@ use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
 use gleaner_observe::{ProcRoot, Seen};
 use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Manages groups on this machine. To be used by one thread, which it keeps to one vCPU.
@@ -186,11 +185,6 @@ impl Runtime {
         }
     }
 
-    /// Where the program has to enter itself before exec.
-    pub fn join_file(&self) -> Option<PathBuf> {
-        self.groups.iter().find_map(Group::join_file)
-    }
-
     /// Manages what runs below `pid` already, and all that it will start. What fails now must not cost the program: it
     /// is a warning.
     fn started(&mut self, pid: i32) {
@@ -323,15 +317,10 @@ impl Runtime {
     /// Threads of a group may wait for a vCPU: decides, between two windows.
     pub fn burst(&mut self) {
         let Self { machine, groups, events, .. } = self;
-        let mut given = CpuSet::new();
         for (place, group) in groups.iter_mut().enumerate().filter(|(_, group)| !group.is_held()) {
             if let Some(burst) = machine.take_burst(place) {
-                let vcpus = group.burst(&burst, machine, events);
-                given = given.iter().chain(vcpus.iter()).collect();
+                group.burst(&burst, machine, events);
             }
-        }
-        if !given.is_empty() {
-            machine.visit(&given);
         }
         self.pin(Nanos::ZERO);
         self.watch_bursts();

@@ -12,7 +12,7 @@ use crate::retain::{Opened as Means, Opening, Search};
 use crate::retention::Retention;
 use crate::steering::Steering;
 use crate::{Runtime, Session};
-use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos};
+use gleaner_act::{ActError, Haltpoll, Journal, Placement, PmQos};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, RetainMeans, VcpuId};
 use gleaner_observe::{BpfRefusal, ObserveError};
@@ -31,9 +31,6 @@ pub enum SetupError {
     /// The observer that was asked for by name.
     #[error(transparent)]
     Observer(ObserveError),
-    /// The placement that was asked for by name.
-    #[error(transparent)]
-    Placement(ActError),
     /// Strictly: nothing could be undone.
     #[error(transparent)]
     NoJournal(ActError),
@@ -59,17 +56,17 @@ pub(crate) fn set_up(
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
     let config = &*beside_others(config, &mut events);
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     // Loading BPF takes longest and changes nothing: whose program has ended by then need not wait for the rest.
     let opened = observes_first(config).then(|| observe(config, config.has_nothing_to_win(), None, &vcpus));
     if !go_on() {
         return Err(SetupError::Over);
     }
     let mut session = session(config, &mut events)?;
-    let equipment = equipment(config, &vcpus, &hierarchies, opened, session.as_mut(), &mut events)?;
+    let equipment = equipment(config, &vcpus, opened, session.as_mut(), &mut events)?;
     let (observing, retention, refusal) = equipment;
     let means = retention.as_ref().map(Retention::means);
-    let placement = placement(config, &vcpus, &hierarchies, session.as_mut())?;
+    let may_confine = session.is_some() && config.group.policy().consolidates() && vcpus.len() > 1;
+    let placement = may_confine.then(|| Placement::new(&vcpus));
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     let group = Group::new(config, &vcpus, means, placement);
     let steering = config.group.policy().consolidates().then(|| Steering::new(&vcpus));
@@ -82,9 +79,8 @@ pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
     let config = &*beside_others(config, &mut events);
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
-    let equipment = equipment(config, &vcpus, &hierarchies, None, session.as_mut(), &mut events)?;
+    let equipment = equipment(config, &vcpus, None, session.as_mut(), &mut events)?;
     let (mut observing, retention, refusal) = equipment;
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     // That of a program that is to be started.
@@ -102,9 +98,8 @@ pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result
 pub(crate) fn equip(config: &Config, machine: &mut Machine, events: &mut Events) {
     let params = config.group.params();
     machine.equip(|observing, vcpus| {
-        let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
         let mut session = session(config, events).ok().flatten();
-        let looking = MeansSearch::new((config, &params), vcpus, &hierarchies, session.as_mut());
+        let looking = MeansSearch::new((config, &params), vcpus, session.as_mut());
         let retention = looking.and_then(|mut looking| {
             let polling = looking.polling();
             looking.found(polling, observing, events)
@@ -159,14 +154,13 @@ fn observes_first(config: &Config) -> bool {
 fn equipment(
     config: &Config,
     vcpus: &CpuSet,
-    hierarchies: &CgroupHierarchies,
     opened: Option<Opened>,
     session: Option<&mut Session>,
     events: &mut Events,
 ) -> Result<(Observing, Option<Retention>, Option<BpfRefusal>), SetupError> {
     let guardian = session.as_ref().and_then(|session| session.guardian_pid());
     let params = config.group.params();
-    let mut looking = MeansSearch::new((config, &params), vcpus, hierarchies, session);
+    let mut looking = MeansSearch::new((config, &params), vcpus, session);
     let polling = looking.as_mut().and_then(MeansSearch::polling);
     let by_files = polling.is_some() || config.has_nothing_to_win();
     let is_first = opened.is_some();
@@ -206,27 +200,12 @@ fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, Setu
     }
 }
 
-fn placement(
-    config: &Config,
-    vcpus: &CpuSet,
-    hierarchies: &CgroupHierarchies,
-    session: Option<&mut Session>,
-) -> Result<Option<Placement>, SetupError> {
-    let Some(session) = session.filter(|_| config.group.policy().consolidates() && vcpus.len() > 1) else {
-        return Ok(None);
-    };
-    let prepared = Placement::prepare(config.placement, vcpus, hierarchies, &mut session.journal);
-    prepared.map(Some).map_err(SetupError::Placement)
-}
-
 /// For a group that runs already: it is confined by masks, because it is not moved to another cgroup.
 pub(crate) fn masks_for(config: &Config, vcpus: &CpuSet, machine: &mut Machine) -> Option<Placement> {
     if !config.acts() || !config.group.policy().consolidates() || vcpus.len() < 2 {
         return None;
     }
-    let (journal, _) = machine.journal_and_observing()?;
-    let none = CgroupHierarchies::default();
-    Placement::prepare(PlacementRequest::Affinity, vcpus, &none, journal).ok()
+    machine.may_act().then(|| Placement::new(vcpus))
 }
 
 /// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to
@@ -254,12 +233,11 @@ impl<'a> MeansSearch<'a> {
     fn new(
         (config, params): (&'a Config, &'a GuestParams),
         vcpus: &'a CpuSet,
-        hierarchies: &'a CgroupHierarchies,
         session: Option<&'a mut Session>,
     ) -> Option<Self> {
         let session = session.filter(|_| config.group.policy().retains() && config.retain != RetainChoice::None)?;
         let yields = !config.has_nothing_to_retain();
-        let opening = Opening { vcpus, params, hierarchies, observer: None };
+        let opening = Opening { vcpus, params, observer: None };
         Some(Self {
             search: Search::new(config.retain, &config.refused),
             opening,

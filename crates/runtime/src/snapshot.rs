@@ -6,7 +6,6 @@ use crate::event::Warning;
 use crate::members::Members;
 use crate::recent::{MachineTimes, RecentFigures};
 use crate::totals::Totals;
-use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
 use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source, VcpuId};
 use gleaner_observe::{ProcRoot, StatReader};
@@ -70,8 +69,8 @@ pub struct GroupSnapshot {
     pub since: Nanos,
     /// Which threads it is; `None` before its first process runs.
     pub members: Option<Members>,
-    /// By what it is confined; `None` where it is not to be.
-    pub placement: Option<PlacementKind>,
+    /// Whether it may be confined to fewer vCPUs.
+    pub may_be_confined: bool,
     /// The time-out in force, where the policy retains.
     pub timeout: Option<Nanos>,
     /// Whether it is left alone, because somebody said so.

@@ -3,8 +3,6 @@
 use super::{read, write};
 use crate::ActError;
 use crate::journal::{Change, Journal, Run, When, never_written, path_bytes};
-use gleaner_model::CpuSet;
-use gleaner_sys::ProcRoot;
 use rustix::fs::statfs;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -18,16 +16,13 @@ const EMPTYING_TRIES: usize = 200;
 /// Magic numbers of the cgroup file systems (linux/magic.h).
 const CGROUPS: [i64; 2] = [0x0027_e0eb, 0x6367_7270];
 
-/// Remove a cgroup; move who is in it to another first.
+/// Remove a cgroup of this program's own threads, which end with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveCgroup {
     /// Its folder.
     #[serde(with = "path_bytes")]
     pub path: PathBuf,
-    /// Where its members go; `None`: they are this program's own threads, and end with it.
-    #[serde(with = "path_bytes::optional", default)]
-    pub members_to: Option<PathBuf>,
 }
 
 /// Take a controller away from the children of a v2 cgroup again.
@@ -37,7 +32,7 @@ pub struct DisableController {
     /// The parent's folder.
     #[serde(with = "path_bytes")]
     pub parent: PathBuf,
-    /// `cpu` or `cpuset`.
+    /// `cpu`.
     pub controller: String,
 }
 
@@ -45,7 +40,7 @@ impl Change for RemoveCgroup {
     const NAME: &'static str = "remove-cgroup";
 
     fn check(&self) -> Result<(), ActError> {
-        let Self { path, members_to } = self;
+        let path = &self.path;
         // What is not there needs no undo.
         if !path.exists() {
             return Ok(());
@@ -53,16 +48,11 @@ impl Change for RemoveCgroup {
         if !is_ours(path) {
             return never_written(path, "its name does not begin with gleaner-");
         }
-        let to_parent = members_to.as_deref().is_none_or(|to| path.parent() == Some(to));
-        if to_parent && is_cgroup(path) {
-            Ok(())
-        } else {
-            never_written(path, "it is no cgroup below the one it names")
-        }
+        if is_cgroup(path) { Ok(()) } else { never_written(path, "it is no cgroup") }
     }
 
     fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
-        remove_cgroup(&self.path, self.members_to.as_deref())
+        remove_cgroup(&self.path)
     }
 }
 
@@ -71,7 +61,7 @@ impl Change for DisableController {
     const WHEN: When = When::Last;
 
     fn check(&self) -> Result<(), ActError> {
-        let known = ["cpu", "cpuset"].contains(&self.controller.as_str());
+        let known = self.controller == "cpu";
         let parent = &self.parent;
         if known && (!parent.exists() || is_cgroup(parent)) { Ok(()) } else { never_written(parent, "it is no cgroup") }
     }
@@ -120,26 +110,17 @@ fn disable_controller(parent: &Path, controller: &str) -> Result<(), ActError> {
     }
 }
 
-fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError> {
+fn remove_cgroup(path: &Path) -> Result<(), ActError> {
     if !path.exists() {
         // Never made. A read-only file system would refuse even to remove what is not there.
         return Ok(());
     }
-    let offline = fs::read_to_string(ProcRoot::default().sys.join("devices/system/cpu/offline")).unwrap_or_default();
-    if let Some(parent) = members_to.filter(|_| !offline.trim().is_empty()) {
-        tell_apart(path, parent);
-    }
-    if members_to.is_none() {
-        hasten_the_end(path);
-    }
+    hasten_the_end(path);
     for _ in 0..EMPTYING_TRIES {
-        if let Some(parent) = members_to {
-            evict(path, parent);
-        }
         match fs::remove_dir(path) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            // Not empty yet: a process forked while we moved it, or a killed thread is still on its way out.
+            // Not empty yet: a killed thread is still on its way out.
             Err(error) if error.kind() == ErrorKind::ResourceBusy => sleep(Duration::from_millis(10)),
             Err(error) => return Err(ActError::file("remove", path)(error)),
         }
@@ -150,36 +131,8 @@ fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError>
 /// Lifts the yielding threads' cgroup out of the idle class. A killed thread dies on a CPU: below everybody else, on a
 /// machine whose CPUs are all taken, it would get none for seconds, and the cgroup would stay.
 fn hasten_the_end(path: &Path) {
-    // Without the file (a kernel before 5.15) there is no such group; if the write fails, the removal says so.
+    // If it fails, the removal says so.
     let _ = write(&path.join("cpu.idle"), "0");
-}
-
-/// Makes the v2 cpuset at `path` differ from its parent's: else the kernel leaves the masks of those that move as they
-/// are, for good without the vCPUs that are offline.
-fn tell_apart(path: &Path, parent: &Path) {
-    let effective = |folder: &Path| read(&folder.join("cpuset.cpus.effective")).ok();
-    let Some(cpus) = effective(path).filter(|cpus| effective(parent).as_ref() == Some(cpus)) else { return };
-    let cpus = cpus.parse::<CpuSet>().unwrap_or_default();
-    if let Some(one) = cpus.iter().next().filter(|_| cpus.len() > 1) {
-        let one: CpuSet = std::iter::once(one).collect();
-        // Nothing worse than before if it fails.
-        let _ = write(&path.join("cpuset.cpus"), &one.to_string());
-    }
-}
-
-/// Moves every process of a cgroup and of the cgroups below it to `parent`, and removes those below.
-fn evict(path: &Path, parent: &Path) {
-    let below = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    for child in below.filter(|child| child.is_dir()) {
-        evict(&child, parent);
-        // If it fails, the removal of its parent says so.
-        let _ = fs::remove_dir(&child);
-    }
-    let target = parent.join("cgroup.procs");
-    for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
-        // It may end between the reading and the moving.
-        let _ = write(&target, pid);
-    }
 }
 
 #[cfg(test)]

@@ -34,17 +34,3 @@ pub(crate) fn serialize<S: Serializer>(path: impl AsRef<OsStr>, to: S) -> Result
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     Written::deserialize(from).map(PathBuf::from)
 }
-
-/// The same where there may be none.
-pub(crate) mod optional {
-    use super::{Deserialize, Deserializer, PathBuf, Serialize, Serializer, Written};
-
-    #[expect(clippy::ref_option, reason = "serde hands it over so")]
-    pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(Written::from).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-        Ok(Option::<Written>::deserialize(from)?.map(PathBuf::from))
-    }
-}

@@ -26,7 +26,7 @@ fn written(entries: &[RemoveCgroup]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn entry() -> RemoveCgroup {
-    RemoveCgroup { path: "/nowhere".into(), members_to: None }
+    RemoveCgroup { path: "/nowhere".into() }
 }
 
 /// As it is read back.
@@ -188,7 +188,7 @@ fn journals_of_earlier_and_later_versions_are_read() {
     let refused = reads(&later).unwrap_err();
     assert!(refused.contains("version 2, this Gleaner knows 1"), "{refused}");
     // An entry that is not known whole is none that may be passed over.
-    for entry in [r#"{"of-a-later-version":{}}"#, r#"{"remove-cgroup":{"path":"/x","members_to":null,"more":1}}"#] {
+    for entry in [r#"{"of-a-later-version":{}}"#, r#"{"remove-cgroup":{"path":"/x","more":1}}"#] {
         fs::write(&path, format!("{header}\n{entry}\n")).unwrap();
         assert!(read(&path).is_err() && crate::undo_journal(&path, true).is_err() && path.exists(), "{entry}");
     }
@@ -285,7 +285,7 @@ fn a_journal_that_somebody_else_could_have_written_is_not_obeyed() {
 fn paths_that_are_no_text_are_journalled() {
     use std::os::unix::ffi::OsStrExt;
     let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/gleaner-\xff\xfe"));
-    let cgroup = RemoveCgroup { path: odd.clone(), members_to: Some(odd.clone()) };
+    let cgroup = RemoveCgroup { path: odd.clone() };
     let controller = DisableController { parent: odd.clone(), controller: "cpu".into() };
     let value = FileValue { path: odd, had: "0".into(), set: "1".into() };
     let dir = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ fn paths_that_are_no_text_are_journalled() {
     assert_eq!(undos, [line(&cgroup), line(&controller), line(&value), line(&entry())]);
     assert_eq!((undos[0].get(), undos[1].get(), undos[2].get()), (Some(cgroup), Some(controller), Some(value)));
     let text = fs::read_to_string(journal.path()).unwrap();
-    assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/nowhere\",\"members_to\":null}}\n"), "{text}");
+    assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/nowhere\"}}\n"), "{text}");
 }
 
 #[test]

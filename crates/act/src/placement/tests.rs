@@ -25,35 +25,6 @@ fn all_and_one() -> Option<(CpuSet, CpuSet)> {
     (base.len() > 1).then_some((base, active))
 }
 
-fn by_masks(base: &CpuSet) -> Placement {
-    Placement::new(Backend::Affinity(Affinities::new(base.clone())), base)
-}
-
-fn by_cpuset(folder: &Path, base: &CpuSet) -> Placement {
-    let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1 };
-    Placement { backend, ..by_masks(base) }
-}
-
-#[test]
-fn masks_are_chosen_of_itself_and_a_cpuset_by_name() {
-    let base = affinity_of(0).unwrap();
-    let hierarchies = CgroupHierarchies::find(&crate::CgroupRoots::default());
-    let folder = tempfile::tempdir().unwrap();
-    let prepared = |request| {
-        let mut journal = Journal::create(folder.path(), "test").unwrap();
-        let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal).map(|placement| placement.kind());
-        crate::undo_own(&journal).unwrap();
-        prepared
-    };
-    for request in [PlacementRequest::Auto, PlacementRequest::Affinity] {
-        assert_eq!(prepared(request).unwrap(), PlacementKind::Affinity);
-    }
-    let Ok(cpuset) = prepared(PlacementRequest::Cpuset) else {
-        gleaner_testing::skip!("no cpuset can be made here");
-    };
-    assert_ne!(cpuset, PlacementKind::Affinity);
-}
-
 #[test]
 fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
     let Some((base, active)) = all_and_one() else {
@@ -61,7 +32,7 @@ fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     let (says, heard) = channel();
     let (tell, creator) = parent(says);
     let old = heard.recv().unwrap();
@@ -89,7 +60,7 @@ fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     let (says, heard) = channel();
     let (tell, thread) = parent(says);
     let tid = heard.recv().unwrap();
@@ -110,7 +81,7 @@ fn a_choice_that_could_not_be_journalled_is_journalled_later() {
     let mut journal = Journal::create(&folder.path().join("journals"), "test").unwrap();
     let mut refusing = Journal::create(&folder.path().join("refusing"), "test").unwrap();
     refusing.refuse_to_write();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     placement.confine(&active, &[], &mut journal).unwrap();
     let (says, heard) = channel();
     let (tell, thread) = parent(says);
@@ -129,7 +100,7 @@ fn processes_that_join_later_are_journalled_before_the_next_change() {
     let base = affinity_of(0).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     let own = i32::try_from(std::process::id()).unwrap();
     placement.program_started(own);
     let journalled = |journal: &Journal| {
@@ -146,37 +117,13 @@ fn processes_that_join_later_are_journalled_before_the_next_change() {
 }
 
 #[test]
-fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
-    let (base, active): (CpuSet, CpuSet) = ("0-3".parse().unwrap(), "0-1".parse().unwrap());
-    let state = tempfile::tempdir().unwrap();
-    let mut journal = Journal::create(state.path(), "test").unwrap();
-    for was_confined in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let cpus = folder.path().join("cpuset.cpus");
-        std::fs::write(&cpus, "").unwrap();
-        let mut placement = by_cpuset(folder.path(), &base);
-        let (is, wanted) = if was_confined { (&active, &base) } else { (&base, &active) };
-        placement.confine(is, &[], &mut journal).unwrap();
-        folder.close().unwrap();
-        // Said each time, not only the first: the program is where it was.
-        for _ in 0..2 {
-            let error = placement.confine(wanted, &[], &mut journal).unwrap_err().to_string();
-            let names = format!("cannot write {}: No such file or directory", cpus.display());
-            assert!(error.starts_with(&names), "{error}");
-        }
-        placement.confine(is, &[], &mut journal).expect("nothing to be done");
-        assert_eq!(placement.release(Vec::new, &mut journal).is_err(), was_confined);
-    }
-}
-
-#[test]
 fn who_waits_for_a_child_starts_the_next_one_with_all_it_had() {
     let Some((base, active)) = all_and_one() else {
         gleaner_testing::skip!("needs two CPUs");
     };
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     let mut shell = std::process::Command::new("sh");
     let mut shell = shell.args(["-c", "sleep 30; nproc"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let shell_pid = i32::try_from(shell.id()).unwrap();
@@ -208,7 +155,7 @@ fn who_was_packed_is_put_apart_and_may_run_anywhere_one_pass_later() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
-    let mut placement = by_masks(&base);
+    let mut placement = Placement::new(&base);
     let (says, heard) = channel();
     let both = [parent(says.clone()), parent(says)];
     let tids = [heard.recv().unwrap(), heard.recv().unwrap()];

@@ -4,7 +4,7 @@
 //! real-time budget (CONFIG_RT_GROUP_SCHED). With cgroup v1 the thread alone goes to the root cgroup of the cpu
 //! controller, which has one. With v2 only whole processes move there, and that is left to whoever starts Gleaner.
 
-use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
+use crate::cgroup::{self, Hierarchy, cpu_controller};
 use crate::{ActError, CgroupRoots, Fallback};
 use gleaner_sys::why_refused;
 use rustix::thread::{CapabilitySet, capabilities, gettid};
@@ -38,7 +38,7 @@ fn enter(
     if refused.raw_os_error() != Some(libc::EPERM) || !may() {
         return Err(no_fifo(&refused, "; run as root, or with CAP_SYS_NICE"));
     }
-    match CgroupHierarchies::find(roots).cpu.filter(|cpu| !cpu.own_is_root()) {
+    match cpu_controller(roots).filter(|cpu| !cpu.own_is_root()) {
         Some(group) if !group.v2 => in_root_group(set, &group).map(Some),
         Some(_) => Err(no_fifo(
             &refused,

@@ -75,7 +75,7 @@ fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let made = dir.path().join("made");
     let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
-    journal.before(&RemoveCgroup { path: made.clone(), members_to: None }).unwrap();
+    journal.before(&RemoveCgroup { path: made.clone() }).unwrap();
     fs::create_dir(&made).unwrap();
     fs::remove_file(journal.path()).unwrap();
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 1 });
@@ -137,14 +137,11 @@ fn what_is_no_cgroup_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("gleaner-1-1");
     fs::create_dir(&folder).unwrap();
-    let elsewhere = Some(dir.path().join("other"));
-    for members_to in [None, Some(dir.path().to_owned()), elsewhere] {
-        assert!(RemoveCgroup { path: folder.clone(), members_to }.check().is_err());
-    }
+    assert!(RemoveCgroup { path: folder }.check().is_err());
     // Never made, or gone.
     let gone = dir.path().join("gleaner-2-1");
-    assert!(RemoveCgroup { path: gone, members_to: None }.check().is_ok());
-    assert!(RemoveCgroup { path: dir.path().to_owned(), members_to: None }.check().is_err());
+    assert!(RemoveCgroup { path: gone }.check().is_ok());
+    assert!(RemoveCgroup { path: dir.path().to_owned() }.check().is_err());
     let controller = |parent: &Path, controller: &str| {
         DisableController { parent: parent.to_owned(), controller: controller.into() }.check()
     };
@@ -159,7 +156,7 @@ fn lines_of_every_kind_are_known() {
     let xen = serde_json::to_string(&gleaner_model::XenSetting::Credit2 { pool: "Pool-0".into(), ratelimit_us: 100 });
     let xen = xen.unwrap();
     let lines = [
-        r#"{"remove-cgroup":{"path":"/x","members_to":null}}"#,
+        r#"{"remove-cgroup":{"path":"/x"}}"#,
         r#"{"disable-controller":{"parent":"/x","controller":"cpu"}}"#,
         r#"{"group-affinity":{"root_pid":1,"root_start_time":2,"base":"0-3"}}"#,
         r#"{"affinity-step":{"active":"0"}}"#,

@@ -339,7 +339,7 @@ mod tests {
     fn a_group_that_nobody_could_join_is_not_claimed() {
         assert_eq!(started(&IdleGroup::none()).idle_means(), IdleMeans::ClassOnly);
         let dir = tempfile::tempdir().unwrap();
-        for (file, means) in [("tasks", IdleMeans::CpuIdleV1), ("missing", IdleMeans::ClassOnly)] {
+        for (file, means) in [("tasks", IdleMeans::CpuIdle), ("missing", IdleMeans::ClassOnly)] {
             std::fs::write(dir.path().join("tasks"), "").unwrap();
             let threads = started(&IdleGroup::of_tasks(dir.path().join(file)));
             assert_eq!((threads.idle_means(), threads.fallbacks().len()), (means, usize::from(file == "missing")));

@@ -3,8 +3,8 @@
 //! A new actuator is a new constant here and its name in the list of `journal_first.rs`.
 
 use gleaner_act::{
-    CgroupHierarchies, CgroupRoots, Haltpoll, IdleGroup, Journal, Placement, PlacementRequest, PmQos, RUN_ID_VARIABLE,
-    Retainer, SliceSupport, Slices, XenChange, Xl, allowed_cpus, change_xen, thread_attr,
+    CgroupRoots, Haltpoll, IdleGroup, Journal, Placement, PmQos, RUN_ID_VARIABLE, Retainer, SliceSupport, Slices,
+    XenChange, Xl, allowed_cpus, change_xen, cpu_controller, thread_attr,
 };
 use gleaner_model::{CpuSet, Nanos, VcpuId, XenSetting};
 use rustix::process::Pid;
@@ -67,10 +67,6 @@ fn first_cpu(base: &CpuSet) -> CpuSet {
     base.iter().take(1).collect()
 }
 
-fn hierarchies() -> CgroupHierarchies {
-    CgroupHierarchies::find(&CgroupRoots::default())
-}
-
 /// The folders directly below `parent` that a run made, and the controllers that it hands on.
 fn cgroups(parent: &Path, run_id: &str) -> String {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -84,39 +80,14 @@ fn cgroups(parent: &Path, run_id: &str) -> String {
 pub const IDLE_GROUP: Actuator = Actuator {
     name: "idle_group",
     world: |run_id, _| {
-        let mount = hierarchies().cpu.ok_or("no cgroup controller cpu")?.mount;
+        let found = cpu_controller(&CgroupRoots::default()).filter(|found| found.v2);
+        let mount = found.ok_or("cgroup v2's cpu controller")?.mount;
         let run_id = run_id.to_owned();
         Ok(World { words: Vec::new(), look: Box::new(move || cgroups(&mount, &run_id)) })
     },
-    act: |_, journal| match IdleGroup::create(&hierarchies(), journal).fallback() {
+    act: |_, journal| match IdleGroup::create(journal).fallback() {
         None => Ok(()),
         Some(fallback) => Err(fallback.to_string()),
-    },
-};
-
-/// The program's cpuset.
-pub const CPUSET: Actuator = Actuator {
-    name: "cpuset",
-    world: |run_id, _| {
-        if allowed_cpus().len() < 2 {
-            return Err("two CPUs");
-        }
-        let own = hierarchies().cpuset.ok_or("no cgroup controller cpuset")?.own;
-        let (run_id, sleeper) = (run_id.to_owned(), Sleeper::start(None));
-        let words = vec![sleeper.pid().to_string()];
-        let look = move || {
-            let of_sleeper = fs::read_to_string(format!("/proc/{}/cgroup", sleeper.pid())).unwrap();
-            format!("{} {of_sleeper} {:?}", cgroups(&own, &run_id), cpus_of(sleeper.pid()))
-        };
-        Ok(World { words, look: Box::new(look) })
-    },
-    act: |words, journal| {
-        let (pid, base) = (pid_in(words, 0), allowed_cpus());
-        let prepared = Placement::prepare(PlacementRequest::Cpuset, &base, &hierarchies(), journal);
-        let mut placement = prepared.map_err(|error| error.to_string())?;
-        fs::write(placement.join_file().unwrap(), pid.to_string()).unwrap();
-        placement.program_started(pid);
-        placement.confine(&first_cpu(&base), &[pid], journal).map_err(|error| error.to_string())
     },
 };
 
@@ -140,8 +111,7 @@ pub const AFFINITY: Actuator = Actuator {
     },
     act: |words, journal| {
         let (root, pinned, base) = (pid_in(words, 0), pid_in(words, 1), allowed_cpus());
-        let prepared = Placement::prepare(PlacementRequest::Affinity, &base, &hierarchies(), journal);
-        let mut placement = prepared.map_err(|error| error.to_string())?;
+        let mut placement = Placement::new(&base);
         placement.program_started(root);
         let confined = placement.confine(&first_cpu(&base), &[root, pinned], journal);
         confined.map_err(|error| error.to_string())

@@ -1,20 +1,16 @@
-//! How long a program takes to spread after its vCPUs are given back: widening a cpuset or a mask moves nothing by
-//! itself.
+//! How long a program takes to spread after its vCPUs are given back: widening a mask moves nothing by itself.
 //!
 //! Two threads that compute without pause are confined to one vCPU, then allowed two again; the time until each has a
-//! vCPU of its own, by means of placement, with the freed vCPU halted and kept awake by a yielding thread.
+//! vCPU of its own, with the freed vCPU halted and kept awake by a yielding thread.
 //!
 //! `cargo bench -p gleaner --bench guest -- spread`; ROUNDS=40 for more. Needs sysbench and two vCPUs. Prints; passes
 //! or fails nothing.
 
 use crate::support::{interval, median, setting};
-use gleaner_act::{
-    CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Placement, PlacementRequest, YieldingThreads, undo_journal,
-};
+use gleaner_act::{IdleGroup, Journal, Placement, YieldingThreads, undo_journal};
 use gleaner_decide::guest::{ContentionGuard, GuestParams, YieldingThread};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldMachine};
 use std::collections::BTreeSet;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,47 +23,43 @@ pub fn main() {
         "time until two computing threads have a vCPU each, ms, {rounds} rounds (at most {} ms)",
         LONGEST.as_millis()
     );
-    for (name, request) in [("cpuset", PlacementRequest::Cpuset), ("affinity", PlacementRequest::Affinity)] {
-        for retained in [false, true] {
-            let times = (0..rounds).map(|round| spread(request, retained, round)).collect::<Result<Vec<f64>, String>>();
-            let awake = if retained { "kept awake" } else { "halted" };
-            match times {
-                Ok(times) => {
-                    let most = times.iter().copied().fold(0.0, f64::max);
-                    println!(
-                        "  {name:<9} freed vCPU {awake:<11} median {:>8.2} (95 % {}), most {most:.2}",
-                        median(&times),
-                        interval(&times, 2)
-                    );
-                }
-                Err(why) => println!("  {name:<9} freed vCPU {awake:<11} not measured: {why}"),
+    for retained in [false, true] {
+        let times = (0..rounds).map(|round| spread(retained, round)).collect::<Result<Vec<f64>, String>>();
+        let awake = if retained { "kept awake" } else { "halted" };
+        match times {
+            Ok(times) => {
+                let most = times.iter().copied().fold(0.0, f64::max);
+                println!(
+                    "  freed vCPU {awake:<11} median {:>8.2} (95 % {}), most {most:.2}",
+                    median(&times),
+                    interval(&times, 2)
+                );
             }
+            Err(why) => println!("  freed vCPU {awake:<11} not measured: {why}"),
         }
     }
 }
 
 /// One confinement and release, in milliseconds.
-fn spread(request: PlacementRequest, retained: bool, round: usize) -> Result<f64, String> {
+fn spread(retained: bool, round: usize) -> Result<f64, String> {
     let dir = std::env::temp_dir().join(format!("gleaner-spread-{}", std::process::id()));
     let mut journal =
         Journal::create(&dir, &format!("spread-{}-{round}", std::process::id())).map_err(|e| e.to_string())?;
-    let time = confined_and_released(request, retained, &mut journal);
+    let time = confined_and_released(retained, &mut journal);
     undo_journal(journal.path(), true).map_err(|error| error.to_string())?;
     time
 }
 
-fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mut Journal) -> Result<f64, String> {
+fn confined_and_released(retained: bool, journal: &mut Journal) -> Result<f64, String> {
     let both = CpuSet::first(2);
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
-    let prepared = Placement::prepare(request, &both, &hierarchies, journal);
-    let mut placement = prepared.map_err(|error| error.to_string())?;
-    let group = IdleGroup::create(&hierarchies, journal);
+    let mut placement = Placement::new(&both);
+    let group = IdleGroup::create(journal);
     let params = GuestParams::default();
     let machine = |_| Box::new(YieldingThread::new(Order::Sleep, false, &params)) as Box<dyn YieldMachine>;
     let freed: CpuSet = [VcpuId(1)].into_iter().collect();
     let yields = YieldingThreads::start(&freed, &group, ContentionGuard::STOLEN_GAP, machine, |_| None);
     let yields = yields.map_err(|error| error.to_string())?;
-    let mut program = computing(&placement)?;
+    let mut program = computing()?;
     let pid = i32::try_from(program.id()).map_err(|error| error.to_string())?;
     let result = (|| {
         placement.program_started(pid);
@@ -92,14 +84,9 @@ fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mu
     result
 }
 
-fn computing(placement: &Placement) -> Result<Child, String> {
+fn computing() -> Result<Child, String> {
     let mut command = Command::new("sysbench");
     command.args(["cpu", "--threads=2", "--time=60", "run"]).stdout(Stdio::null());
-    if let Some(file) = placement.join_file() {
-        let join = move || std::fs::write(&file, "0");
-        // SAFETY: this process has no other thread that could hold the allocator's lock for long; a benchmark.
-        unsafe { command.pre_exec(join) };
-    }
     command.spawn().map_err(|error| format!("sysbench: {error}"))
 }
 

@@ -1,6 +1,6 @@
 //! `run`'s arguments.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gleaner_command::args::{JsonArg, PolicyArg};
 use gleaner_command::params::ParamsArg;
 use gleaner_settings::{GroupSettings, MachineSettings};
@@ -27,9 +27,6 @@ pub struct RunArgs {
     pub params: ParamsArg,
     #[command(flatten)]
     pub machine: MachineSettings,
-    /// How the program is confined to fewer vCPUs
-    #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
-    pub placement: PlacementArg,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
@@ -46,14 +43,4 @@ pub struct RunArgs {
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlacementArg {
-    /// Thread affinity
-    Auto,
-    /// A cpuset; the program is not run where none can be had
-    Cpuset,
-    /// Thread affinity, no privilege
-    Affinity,
 }

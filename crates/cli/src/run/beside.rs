@@ -22,7 +22,6 @@ use gleaner_settings::ObserverChoice;
 use gleaner_sys::why_refused;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -47,13 +46,6 @@ pub enum Order {
     End,
 }
 
-/// What the program has to take on before exec.
-#[derive(Debug, Default)]
-pub struct BeforeExec {
-    /// A cgroup.procs file.
-    pub join: Option<PathBuf>,
-}
-
 /// How it went.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -76,18 +68,14 @@ pub struct Beside {
     /// Nothing was changed, and nothing is known yet.
     idle: Arc<AtomicBool>,
     thread: JoinHandle<Told>,
-    ready: Receiver<Result<BeforeExec, Failure>>,
+    ready: Receiver<Result<(), Failure>>,
 }
 
 impl Beside {
-    /// Whether something has to be there before the program is: what it takes on before exec, and what must not be done
-    /// without.
+    /// Whether something has to be there before the program is: what must not be done without, and a recording.
     pub fn first(options: &Options) -> bool {
         let config = &options.config;
-        config.strict
-            || config.observer == ObserverChoice::Bpf
-            || config.placement == gleaner_act::PlacementRequest::Cpuset
-            || options.records
+        config.strict || config.observer == ObserverChoice::Bpf || options.records
     }
 
     /// Begins the thread.
@@ -119,7 +107,7 @@ impl Beside {
     }
 
     /// Waits until it is ready, where something has to be there first. `None`: the thread has panicked.
-    pub fn ready(&self) -> Option<Result<BeforeExec, Failure>> {
+    pub fn ready(&self) -> Option<Result<(), Failure>> {
         self.ready.recv().ok()
     }
 
@@ -153,19 +141,13 @@ struct Work {
 }
 
 impl Work {
-    fn all(&mut self, ready: &Sender<Result<BeforeExec, Failure>>) {
+    fn all(&mut self, ready: &Sender<Result<(), Failure>>) {
         let mut runtime = None;
         if Beside::first(&self.options) {
             add_what_is_kept(&mut self.options.config, &self.vcpus);
             let asked = joined::look(&self.options.asking, &self.options.config);
             self.told.notes.extend(asked.err().as_deref().map(beside_the_daemon));
-            let before = self.prepare().map(|prepared| {
-                let before = prepared
-                    .as_ref()
-                    .map_or_else(BeforeExec::default, |runtime| BeforeExec { join: runtime.join_file() });
-                runtime = prepared;
-                before
-            });
+            let before = self.prepare().map(|prepared| runtime = prepared);
             let failed = before.is_err();
             let _ = ready.send(before);
             if failed {

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
@@ -19,8 +19,8 @@ pub struct Launch {
     words: Vec<OsString>,
     /// Signals that we found ignored (nohup, a shell's background job) or blocked: the program must find them so too.
     inherited: Inherited,
-    /// cgroup.procs files the child writes itself into before exec.
-    join: Vec<File>,
+    /// A cgroup.procs file that the child writes itself into before exec.
+    join: Option<File>,
 }
 
 /// Why it did not start.
@@ -37,7 +37,7 @@ impl Launch {
     pub fn new(command: &[OsString], inherited: Inherited) -> Self {
         let mut process = Command::new(command.first().cloned().unwrap_or_default());
         process.args(command.iter().skip(1));
-        Self { command: process, words: command.to_vec(), inherited, join: Vec::new() }
+        Self { command: process, words: command.to_vec(), inherited, join: None }
     }
 
     /// Marks the program's environment, so that an undo finds processes that left its tree.
@@ -46,21 +46,21 @@ impl Launch {
     }
 
     /// The program writes itself into this cgroup.procs file before exec.
-    pub fn join(&mut self, path: &PathBuf) -> io::Result<()> {
-        self.join.push(OpenOptions::new().write(true).open(path)?);
+    pub fn join(&mut self, path: &Path) -> io::Result<()> {
+        self.join = Some(OpenOptions::new().write(true).open(path)?);
         Ok(())
     }
 
     /// Forks and executes. Says when it executed: on a busy machine the parent learns of it milliseconds later, and not
     /// equally late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
-        let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
+        let (inherited, join) = (self.inherited.clone(), self.join.take());
         let pipe = io::pipe().map_err(|error| cannot_start(&self.words, &error))?;
         let (mut told, tell) = pipe;
         let forked = gleaner_sys::monotonic();
         let prepare = move || {
             inherited.restore();
-            for file in &join {
+            if let Some(file) = &join {
                 // SAFETY: the descriptor is open and the byte outlives the call. "0" means the writing process.
                 if unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) } < 0 {
                     return Err(io::Error::last_os_error());

@@ -12,10 +12,10 @@ mod unmanaged;
 use crate::capture::Recording;
 use crate::machine::allowed_vcpus;
 pub use args::RunArgs;
-use beside::{BeforeExec, Beside, Order, Told};
+use beside::{Beside, Order, Told};
 use child::{Launch, shell_status};
 use event_loop::Program;
-use gleaner_act::{CgroupHierarchies, CgroupRoots};
+use gleaner_act::{CgroupRoots, own_group};
 use gleaner_command::ending;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{Output, complain, say};
@@ -85,8 +85,7 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
         let begun = begun.map_err(|error| instead(options, inherited, &no_thread(&error)))?;
         start_beside(options, inherited, begun, &mut unmanaged)?
     } else {
-        let before = manages.then(BeforeExec::default);
-        (start(options, inherited, before.as_ref()).map_err(|failed| failed.told(options, inherited))?, None)
+        (start(options, inherited, manages, None).map_err(|failed| failed.told(options, inherited))?, None)
     };
     let (child, began) = started;
     let mut program = Program::new(child, listener);
@@ -121,11 +120,11 @@ fn start_beside(
     beside: Beside,
     unmanaged: &mut Option<String>,
 ) -> Result<((Child, Instant), Option<Beside>), Failure> {
-    let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
-    let mut before = beside.ready().unwrap_or_else(|| Err(instead(options, inherited, OWN_FAULT)))?;
-    let own = || own_cgroup.as_ref().map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
-    before.join = before.join.or_else(own);
-    match start(options, inherited, Some(&before)) {
+    // Where the yielding threads' cgroup takes this process out of its own, the program begins in that all the same.
+    let own_cgroup = own_group(&CgroupRoots::default(), "cpu").filter(|own| own.v2);
+    let own_cgroup = own_cgroup.map(|own| own.own.join("cgroup.procs")).filter(|file| writable(file));
+    beside.ready().unwrap_or_else(|| Err(instead(options, inherited, OWN_FAULT)))?;
+    match start(options, inherited, true, own_cgroup.as_deref()) {
         Ok(started) => {
             beside.tell(Order::Started(i32::try_from(started.0.id()).unwrap_or(0)));
             Ok((started, Some(beside)))
@@ -138,12 +137,11 @@ fn start_beside(
             // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
             beside.end();
             if let Some(own) = &own_cgroup {
-                // Where the yielding threads' cgroup took this process out of it.
-                let _ = std::fs::write(own.join("cgroup.procs"), "0");
+                let _ = std::fs::write(own, "0");
             }
             *unmanaged = Some(why.clone());
             let alone =
-                if options.config.strict { Err(NotStarted::Ours(why)) } else { start(options, inherited, None) };
+                if options.config.strict { Err(NotStarted::Ours(why)) } else { start(options, inherited, false, None) };
             alone.map(|started| (started, None)).map_err(|failed| failed.told(options, inherited))
         }
     }
@@ -194,19 +192,20 @@ impl NotStarted {
     }
 }
 
-/// The program, and when it began. `before`: what it takes on, where it is to be managed.
+/// The program, and when it began. `join`: a cgroup.procs file that it writes itself into.
 fn start(
     options: &Options,
     inherited: &Inherited,
-    before: Option<&BeforeExec>,
+    managed: bool,
+    join: Option<&Path>,
 ) -> Result<(Child, Instant), NotStarted> {
     let mut launch = Launch::new(&options.command, inherited.clone());
-    if let Some(before) = before {
+    if managed {
         launch.mark(&run_id());
-        if let Some(file) = &before.join {
-            let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
-            launch.join(file).map_err(cannot)?;
-        }
+    }
+    if let Some(file) = join {
+        let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
+        launch.join(file).map_err(cannot)?;
     }
     launch.spawn().map_err(|error| {
         if error.of_command {

@@ -1,8 +1,7 @@
 //! `run`'s options, validated.
 
-use super::args::{PlacementArg, RunArgs};
+use super::args::RunArgs;
 use crate::joined::Asking;
-use gleaner_act::PlacementRequest;
 use gleaner_command::failure::Failure;
 use gleaner_model::Policy;
 use gleaner_runtime::Config;
@@ -36,7 +35,6 @@ impl Options {
             (args.strict, "--strict"),
             (machine.retain() != usual.retain(), "--retain"),
             (machine.observer() != usual.observer(), "--observer"),
-            (args.placement != PlacementArg::Auto, "--placement"),
             (machine.overhead_ratio().to_bits() != usual.overhead_ratio().to_bits(), "--overhead"),
         ];
         group.params = args.params.read()?;
@@ -46,11 +44,6 @@ impl Options {
             observer: machine.observer(),
             overhead_ratio: machine.overhead_ratio(),
             costs: args.wakeup_costs,
-            placement: match args.placement {
-                PlacementArg::Auto => PlacementRequest::Auto,
-                PlacementArg::Cpuset => PlacementRequest::Cpuset,
-                PlacementArg::Affinity => PlacementRequest::Affinity,
-            },
             strict: args.strict,
             ..Config::of(crate::capture::name_of(&args.command), group)
         };

@@ -1,7 +1,6 @@
 //! What `run` has to say at its end: a snapshot, as `gleaner.run/1`.
 
 use super::options::Options;
-use gleaner_act::PlacementKind;
 use gleaner_decide::guest::NoStep;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId, WakeupCosts};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, StatusTrial, VcpuTimes};
@@ -116,16 +115,12 @@ fn answers_as_soon(costs: &WakeupCosts) -> String {
 
 fn means(snapshot: &Snapshot) -> Means {
     let observer = if snapshot.source == Source::Bpf { "bpf" } else { "procfs" };
-    let placement = snapshot.groups.first().and_then(|group| group.placement).map(|kind| match kind {
-        PlacementKind::CpusetV2 => "cpuset-v2",
-        PlacementKind::CpusetV1 => "cpuset-v1",
-        PlacementKind::Affinity => "affinity",
-    });
+    let confined = snapshot.groups.first().is_some_and(|group| group.may_be_confined);
     let retention = snapshot.retention.as_ref();
     let by_thread = retention.filter(|retention| retention.means == RetainMeans::Yielding);
     Means {
         observer: Some(observer.to_owned()),
-        placement: placement.map(str::to_owned),
+        placement: confined.then(|| "affinity".to_owned()),
         retention: retention.map(|retention| retention.means.name().to_owned()),
         yielding: by_thread.map(|retention| retention.detail.clone()),
     }

@@ -99,13 +99,8 @@ impl Run {
     pub fn is_confined(&mut self) -> bool {
         self.listen();
         let all = &allowed_of(own_pid()).unwrap();
-        let cpusets = cgroups_of_run(self.pid).into_iter().map(|path| text_of(path.join("cpuset.cpus")));
-        let by_cpuset = cpusets.filter(|cpus| !cpus.trim().is_empty()).any(|cpus| cpus.trim() != all);
         let threads = self.programs.iter().flat_map(|pid| threads_of(*pid));
-        by_cpuset
-            || threads
-                .into_iter()
-                .any(|(tid, _)| comm(tid) == "any" && allowed_of(tid).is_some_and(|allowed| allowed != *all))
+        threads.into_iter().any(|(tid, _)| comm(tid) == "any" && allowed_of(tid).is_some_and(|allowed| allowed != *all))
     }
 
     /// Threads of living programs that may not use what they would use without Gleaner, and cgroups that they would not

@@ -6,7 +6,6 @@ use crate::groups::place_for;
 use crate::joins::{Before, Join, Joined, check, has_room};
 use crate::protocol::Answer;
 use crate::server::Peer;
-use gleaner_act::PlacementRequest;
 use gleaner_observe::{ProcRoot, vcpus_of};
 use gleaner_runtime::{Config, GroupId};
 use gleaner_settings::RetainChoice;
@@ -48,8 +47,7 @@ impl Service {
         let name = place_for(&root, &named, &roots, join.group_name())
             .map_err(|owner| format!("it is managed already, as {owner}"))?;
         self.cut_window();
-        let config =
-            Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &entry) };
+        let config = Config { dry_run: false, ..self.group_config(&name, &entry) };
         // Each costs everybody a window.
         self.joins.spend(runner.uid, Instant::now(), JOIN_EVERY);
         let before = Before::of(&self.runtime.snapshot());

@@ -13,7 +13,7 @@ fn choice(tid: i32, start_time: u64, own: &str) -> Entry {
 #[test]
 fn only_what_an_undo_needs_is_kept() {
     let step = |active: &str| line(&AffinityStep { active: active.to_owned() });
-    let other = || line(&RemoveCgroup { path: "/nowhere".into(), members_to: None });
+    let other = || line(&RemoveCgroup { path: "/nowhere".into() });
     let all = vec![
         other(),
         step("0-1"),
