@@ -1,6 +1,6 @@
 //! Runs a command while the idle loops of all vCPUs poll, and says what they did. For trying that means alone.
 //!
-//!     idle_poll TIMEOUT_US [without-bpf-loop] -- COMMAND...       0: the same without polling
+//!     idle_poll TIMEOUT_US -- COMMAND...       0: the same without polling
 //!
 //! On stderr, a line a vCPU: `idle-poll cpu 0: polled 12 ms, held 34, timed out 5, stolen 6 ms, guard trips 0`.
 
@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let timeout: u64 = words.next().ok_or("idle_poll TIMEOUT_US -- COMMAND...")?.parse()?;
-    let mut words = words.peekable();
-    let without_bpf_loop = words.next_if(|word| word == "without-bpf-loop").is_some();
-    let params = IdlePollParams { without_bpf_loop, ..IdlePollParams::default() };
     let command: Vec<String> = words.skip_while(|word| word != "--").skip(1).collect();
     let [program, arguments @ ..] = command.as_slice() else { return Err("no command".into()) };
     let vcpus = CpuSet::first(u32::try_from(std::thread::available_parallelism()?.get())?);
@@ -25,7 +22,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut poll = None;
     if timeout > 0 {
         let began = Instant::now();
-        let mut opened = IdlePoll::open(Path::new("/sys"), &vcpus, &params)?;
+        let mut opened = IdlePoll::open(Path::new("/sys"), &vcpus, &IdlePollParams::default())?;
         eprintln!("idle-poll opened in {:?}: {} {:?}", began.elapsed(), opened.detail(), opened.fallbacks());
         for vcpu in vcpus.iter() {
             opened.set(vcpu, Some(Nanos::from_micros(timeout)), &mut journal)?;

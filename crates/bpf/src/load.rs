@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// First Linux with everything used here: mappable arrays, ring buffers, hash updates in such programs.
-const OLDEST: KernelVersion = KernelVersion(5, 11);
+/// First Linux that Gleaner is made for.
+const OLDEST: KernelVersion = KernelVersion(6, 1);
 /// How much of libbpf's log a refusal shows.
 const LOG_TAIL: usize = 1500;
 

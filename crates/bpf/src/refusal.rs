@@ -39,8 +39,8 @@ pub enum BpfRefusal {
         "gleaner runs in a time namespace of its own, whose clock is not the kernel's; run it on the machine itself"
     )]
     NotInitialTimeNamespace,
-    /// The kernel lacks something that came with Linux 5.12 at the latest.
-    #[error("this kernel ({release}) is too old or built without BPF: {step}: {log}; Linux 5.12 or later is needed")]
+    /// The kernel is older than Gleaner's programs, and lacks something.
+    #[error("this kernel ({release}) is too old: Linux 6.1 or later is needed ({step}: {log})")]
     KernelTooOld {
         /// `uname -r`.
         release: String,

@@ -80,7 +80,6 @@ fn common_name(text: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(signature, _)| text.contains(signature)).map(|(_, name)| *name)
 }
 
-#[cfg(target_arch = "x86_64")]
 fn cpuid_signature() -> Option<String> {
     let cpuid = raw_cpuid::CpuId::new();
     if !cpuid.get_feature_info()?.has_hypervisor() {
@@ -90,11 +89,6 @@ fn cpuid_signature() -> Option<String> {
     let leaf = raw_cpuid::cpuid!(0x4000_0000);
     let bytes: Vec<u8> = [leaf.ebx, leaf.ecx, leaf.edx].iter().flat_map(|word| word.to_le_bytes()).collect();
     Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn cpuid_signature() -> Option<String> {
-    None
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@
 //! machine. The `procfs` crate was looked at: it has names as `String`, and makes a map of all of `status` where two
 //! numbers are wanted, for every thread in every window.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!(
+    "Gleaner is made for x86-64: neither its BPF programs nor its system calls were tried on another processor"
+);
+
 mod affinity;
 mod aside;
 mod cgroup;

@@ -43,10 +43,6 @@ struct task_struct {
 
 // Most looks of one poll: a limit that no time-out reaches.
 #define LOOKS_MAX (1 << 22)
-// Where there is no bpf_loop the verifier walks through every turn and keeps 8,192 branches at most. So turns are few,
-// and each is several looks.
-#define BOUNDED_TURNS 1200
-#define BOUNDED_LOOKS 8
 // The stolen share is over the last SLOTS * slot_ns of polling; it forgets one slot at a time.
 #define SLOTS 8
 
@@ -140,8 +136,7 @@ static __always_inline struct idle_cpu *cpu_at(__u32 index)
 	return bpf_map_lookup_elem(&cpus, &index);
 }
 
-// Adds a gap and says whether too much has been stolen of late: then the vCPU does not poll for a while. Not static, so
-// that the verifier looks at it once and not at every look of the bounded loop.
+// Adds a gap and says whether too much has been stolen of late: then the vCPU does not poll for a while.
 __attribute__((noinline)) int on_gap(__u32 index, __u64 now, __u64 stolen, __u64 polled)
 {
 	struct idle_cpu *cpu = cpu_at(index);
@@ -179,18 +174,13 @@ __attribute__((noinline)) int on_gap(__u32 index, __u64 now, __u64 stolen, __u64
 	return 1;
 }
 
-// Some looks; says whether the poll is over. What lies between two looks and began before an interrupt did is stolen
+// One look; says whether the poll is over. What lies between two looks and began before an interrupt did is stolen
 // time; from its first interrupt on the vCPU worked.
-static __always_inline bool look(struct poll *poll, const __u32 looks)
+static long look(__u32 turn, struct poll *poll)
 {
-	__u64 now = 0, flags = 0, interrupt;
-	__u64 last = poll->last_ns;
+	__u64 flags = flags_of(poll->task), now = bpf_ktime_get_ns();
+	__u64 last = poll->last_ns, interrupt;
 
-#pragma unroll
-	for (__u32 i = 0; i < looks; i++) {
-		flags |= flags_of(poll->task);
-		now = bpf_ktime_get_ns();
-	}
 	poll->last_ns = now;
 	interrupt = *(volatile __u64 *)&poll->cpu->interrupt_ns;
 	// One that came after this look belongs to the next.
@@ -203,18 +193,13 @@ static __always_inline bool look(struct poll *poll, const __u32 looks)
 
 		poll->stolen_ns += interrupt - last;
 		if (on_gap(poll->index, now, interrupt - last, polled))
-			return true;
+			return 1;
 	}
 	if (flags & poll->flag) {
 		poll->held = 1;
-		return true;
+		return 1;
 	}
 	return now >= poll->end_ns;
-}
-
-static long look_once(__u32 turn, struct poll *poll)
-{
-	return look(poll, 1);
 }
 
 // What is to be polled for how long, or nothing.
@@ -290,25 +275,7 @@ int on_idle_enter(void *ctx)
 	if (!begin(&poll))
 		return 0;
 	began_ns = poll.last_ns;
-	bpf_loop(LOOKS_MAX, look_once, &poll, 0);
-	end(&poll, began_ns);
-	return 0;
-}
-
-// The same for kernels before 5.17.
-SEC("fexit/tick_nohz_idle_enter")
-int on_idle_enter_bounded(void *ctx)
-{
-	struct poll poll;
-	__u64 began_ns;
-
-	if (!begin(&poll))
-		return 0;
-	began_ns = poll.last_ns;
-	for (__u32 turn = 0; turn < BOUNDED_TURNS; turn++) {
-		if (look(&poll, BOUNDED_LOOKS))
-			break;
-	}
+	bpf_loop(LOOKS_MAX, look, &poll, 0);
 	end(&poll, began_ns);
 	return 0;
 }

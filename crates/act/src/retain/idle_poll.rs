@@ -58,8 +58,6 @@ pub struct IdlePollParams {
     pub hold_off_min: Nanos,
     /// The stop doubles up to this while it recurs.
     pub hold_off_max: Nanos,
-    /// As on kernels before 5.17, which have no `bpf_loop`, whatever this one has. For tests.
-    pub without_bpf_loop: bool,
 }
 
 impl Default for IdlePollParams {
@@ -70,7 +68,6 @@ impl Default for IdlePollParams {
             steal_share_stop: 0.15,
             hold_off_min: Nanos::from_secs(1),
             hold_off_max: Nanos::from_secs(30),
-            without_bpf_loop: false,
         }
     }
 }
@@ -111,7 +108,6 @@ pub struct IdlePoll {
     control: MappedArray<idle_control>,
     /// What learning needs, until it is done.
     learning: RefCell<Option<Link>>,
-    bounded: bool,
     fallbacks: Vec<Fallback>,
     links: Vec<Link>,
 }
@@ -128,8 +124,8 @@ impl IdlePoll {
     /// Why this kernel or user does not allow it.
     pub fn open(sys: &Path, vcpus: &CpuSet, params: &IdlePollParams) -> Result<Self, IdlePollRefusal> {
         let poll = loading(sys, || {
-            let has_loop = check_kernel(sys)?;
-            Self::load(vcpus, params, params.without_bpf_loop || !has_loop)
+            check_kernel(sys)?;
+            Self::load(vcpus, params)
         })?;
         poll.beat();
         for _ in 0..NAPS {
@@ -148,36 +144,34 @@ impl IdlePoll {
     /// As [`Self::open`].
     pub fn check(sys: &Path) -> Result<(), IdlePollRefusal> {
         loading(sys, || {
-            let has_loop = check_kernel(sys)?;
-            Self::loaded(&mut MaybeUninit::uninit(), &IdlePollParams::default(), !has_loop).map(drop)
+            check_kernel(sys)?;
+            Self::loaded(&mut MaybeUninit::uninit(), &IdlePollParams::default()).map(drop)
         })
     }
 
     fn loaded<'a>(
         storage: &'a mut MaybeUninit<libbpf_rs::OpenObject>,
         params: &IdlePollParams,
-        bounded: bool,
     ) -> Result<(skel::IdlePollSkel<'a>, usize), IdlePollRefusal> {
         let refuse = |step| move |error: libbpf_rs::Error| refused(refusal(step, &error));
         let possible = libbpf_rs::num_possible_cpus().map_err(refuse("counting CPUs"))?;
         let mut open = IdlePollSkelBuilder::default().open(storage).map_err(refuse("opening the object"))?;
         let entries = u32::try_from(possible).unwrap_or(u32::MAX);
         open.maps.cpus.set_max_entries(entries).map_err(refuse("sizing the maps"))?;
-        configure(&mut open, params, bounded);
+        configure(&mut open, params);
         Ok((open.load().map_err(refuse("loading"))?, possible))
     }
 
-    fn load(vcpus: &CpuSet, params: &IdlePollParams, bounded: bool) -> Result<Self, IdlePollRefusal> {
+    fn load(vcpus: &CpuSet, params: &IdlePollParams) -> Result<Self, IdlePollRefusal> {
         let refuse = |step| move |error: libbpf_rs::Error| refused(refusal(step, &error));
         let mut storage = MaybeUninit::uninit();
-        let (skel, possible) = Self::loaded(&mut storage, params, bounded)?;
+        let (skel, possible) = Self::loaded(&mut storage, params)?;
         let mapped = |what: io::Error| refused(refusal("mapping the maps", &libbpf_rs::Error::from(what)));
         let cpus = MappedArray::new(&skel.maps.cpus, skel.maps.cpus.value_size(), possible).map_err(mapped)?;
         let control = MappedArray::new(&skel.maps.control, skel.maps.control.value_size(), 1).map_err(mapped)?;
         let (progs, attaching) = (&skel.progs, "attaching");
         let exit = progs.on_idle_exit.attach().map_err(refuse(attaching))?;
-        let enter = if bounded { &progs.on_idle_enter_bounded } else { &progs.on_idle_enter };
-        let mut links = vec![enter.attach().map_err(refuse(attaching))?];
+        let mut links = vec![progs.on_idle_enter.attach().map_err(refuse(attaching))?];
         let mut fallbacks = Vec::new();
         match progs.on_interrupt.attach() {
             Ok(link) => links.push(link),
@@ -188,7 +182,7 @@ impl IdlePoll {
             }),
         }
         let learning = RefCell::new(Some(exit));
-        Ok(Self { vcpus: vcpus.clone(), cpus, control, learning, bounded, fallbacks, links })
+        Ok(Self { vcpus: vcpus.clone(), cpus, control, learning, fallbacks, links })
     }
 
     /// Looks whether the flag is known by now.
@@ -257,7 +251,7 @@ impl Retainer for IdlePoll {
 
     fn detail(&self) -> String {
         let unlearnt = if self.learning.borrow().is_some() { "+unlearnt" } else { "" };
-        format!("idle-poll{}{unlearnt}", if self.bounded { "+bounded" } else { "" })
+        format!("idle-poll{unlearnt}")
     }
 
     fn fallbacks(&self) -> &[Fallback] {
@@ -284,7 +278,7 @@ impl Drop for IdlePoll {
 }
 
 /// Sets what the programs are loaded with.
-fn configure(open: &mut OpenIdlePollSkel<'_>, params: &IdlePollParams, bounded: bool) {
+fn configure(open: &mut OpenIdlePollSkel<'_>, params: &IdlePollParams) {
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         constants.stolen_gap_ns = params.stolen_gap.0;
         constants.slot_ns = (params.steal_span.0 / SLOTS).max(1);
@@ -292,14 +286,12 @@ fn configure(open: &mut OpenIdlePollSkel<'_>, params: &IdlePollParams, bounded: 
         constants.hold_off_min_ns = params.hold_off_min.0;
         constants.hold_off_max_ns = params.hold_off_max.0;
     }
-    open.progs.on_idle_enter.set_autoload(!bounded);
-    open.progs.on_idle_enter_bounded.set_autoload(bounded);
 }
 
-/// Asks the kernel's own description of itself what it lacks; whether it has `bpf_loop` (5.17).
+/// Asks the kernel's own description of itself what it lacks.
 ///
 /// Only names are looked for: a program could not be attached to a function that is not described either.
-fn check_kernel(sys: &Path) -> Result<bool, IdlePollRefusal> {
+fn check_kernel(sys: &Path) -> Result<(), IdlePollRefusal> {
     let path = sys.join("kernel/btf/vmlinux");
     let types = fs::read(&path).map_err(|_| BpfRefusal::NoBtf { path: path.display().to_string() })?;
     for function in [HOOK, EXIT_HOOK] {
@@ -307,7 +299,7 @@ fn check_kernel(sys: &Path) -> Result<bool, IdlePollRefusal> {
             return Err(IdlePollRefusal::NoFunction { function });
         }
     }
-    Ok(names(&types, "BPF_FUNC_loop"))
+    Ok(())
 }
 
 /// Whether `name` is a whole name in these types.
@@ -408,14 +400,6 @@ mod tests {
         let renamed = b"\0tick_nohz_idle_enter_new\0tick_nohz_idle_exit\0";
         assert!(refused(Some(renamed)).contains("no function tick_nohz_idle_enter,"));
         assert!(refused(Some(b"\0tick_nohz_idle_enter\0")).contains("no function tick_nohz_idle_exit,"));
-    }
-
-    #[test]
-    fn a_kernel_without_bpf_loop_is_told_by_its_types() {
-        let without = sys(Some(b"\0tick_nohz_idle_enter\0tick_nohz_idle_exit\0"));
-        let with = sys(Some(b"\0tick_nohz_idle_enter\0tick_nohz_idle_exit\0BPF_FUNC_loop\0"));
-        assert!(!check_kernel(without.path()).unwrap());
-        assert!(check_kernel(with.path()).unwrap());
     }
 
     /// Where it is refused, one line says so; where it is not, the flag is learnt.

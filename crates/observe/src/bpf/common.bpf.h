@@ -47,17 +47,12 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 };
-struct task_struct___before_5_14 {
-	long state;
-};
 #pragma clang attribute pop
 
 // 0: it can run.
 static __always_inline __u32 state_of_task(struct task_struct *task)
 {
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return ((struct task_struct___before_5_14 *)task)->state;
+	return task->__state;
 }
 
 #ifdef SUB_BUCKET_BITS

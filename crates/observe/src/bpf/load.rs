@@ -56,12 +56,9 @@ pub(crate) fn loading<T>(root: &ProcRoot, load: impl FnOnce() -> Result<T, BpfRe
 /// Loads and attaches everything.
 pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
     let loaded = loading(&config.root, || {
-        let timers = timer_flags(kernel_version());
-        match load_programs(config, timers) {
+        match load_programs(config, Some(timer_flags(kernel_version()))) {
             // Not every kernel has what timers need. All else must be there.
-            Err(refusal) if timers.is_some() && !matches!(refusal, BpfRefusal::NotPermitted { .. }) => {
-                load_programs(config, None)
-            }
+            Err(refusal) if !matches!(refusal, BpfRefusal::NotPermitted { .. }) => load_programs(config, None),
             loaded => loaded,
         }
     })?;
@@ -70,11 +67,10 @@ pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
     Ok(loaded)
 }
 
-/// With which flags a timer is started that stays on its CPU, as far as the kernel has them; `None`: it has no timers.
-fn timer_flags(kernel: Option<KernelVersion>) -> Option<u64> {
+/// With which flags a timer is started that stays on its CPU, as far as the kernel has them.
+fn timer_flags(kernel: Option<KernelVersion>) -> u64 {
     const PINNED: u64 = 2;
-    let kernel = kernel.filter(|kernel| *kernel >= KernelVersion(5, 15))?;
-    Some(if kernel >= KernelVersion(6, 7) { PINNED } else { 0 })
+    if kernel.is_some_and(|kernel| kernel >= KernelVersion(6, 7)) { PINNED } else { 0 }
 }
 
 fn kernel_version() -> Option<KernelVersion> {

@@ -183,7 +183,7 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-// By group. Of Linux 5.15 and newer.
+// By group.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_GROUPS);

@@ -353,12 +353,7 @@ impl BpfObserver {
         let inner: Vec<u8> = rings.iter().flat_map(|ring| ring.as_raw_fd().to_ne_bytes()).collect();
         let count = u32::try_from(rings.len()).unwrap_or(u32::MAX);
         let all = self.programs.rings.update_batch(&keys, &inner, count, MapFlags::ANY, MapFlags::ANY);
-        // Kernels before 5.14 take them one by one.
-        all.or_else(|_| {
-            let mut each = keys.chunks_exact(4).zip(inner.chunks_exact(4));
-            each.try_for_each(|(key, ring)| self.programs.rings.update(key, ring, MapFlags::ANY))
-        })
-        .map_err(io::Error::other)?;
+        all.map_err(io::Error::other)?;
         let signal = |(vcpu, ring)| BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), ring);
         vcpus.iter().zip(rings).map(signal).collect()
     }

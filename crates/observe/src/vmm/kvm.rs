@@ -6,13 +6,10 @@ use std::fs;
 
 /// `ioctl(fd, KVM_RUN)`.
 const KVM_RUN: u64 = 0xae80;
-#[cfg(target_arch = "x86_64")]
+/// On x86-64.
 const SYS_IOCTL: i64 = 16;
-#[cfg(not(target_arch = "x86_64"))]
-const SYS_IOCTL: i64 = 29;
 
-/// By process: vCPU index to thread, as `debugfs/kvm/PID-FD/vcpuN/pid` has it (root only; the file is of Linux 5.15 and
-/// later).
+/// By process: vCPU index to thread, as `debugfs/kvm/PID-FD/vcpuN/pid` has it (root only).
 pub(super) fn debugfs_vcpus(root: &ProcRoot) -> BTreeMap<i32, BTreeMap<u32, i32>> {
     let mut found: BTreeMap<i32, BTreeMap<u32, i32>> = BTreeMap::new();
     for vm in names_in(&root.sys.join("kernel/debug/kvm")) {
