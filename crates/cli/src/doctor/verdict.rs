@@ -60,18 +60,6 @@ pub fn verdict(
              Try `gleaner run --policy consolidate -- YOUR-PROGRAM`, and `gleaner doctor` again later"
                 .into(),
         ),
-        Some(_) if machine.hypervisor.is_none() => says(
-            None,
-            "no hypervisor was found: on bare metal nobody takes an idle CPU away, and what a late wake-up costs is \
-             the CPU's own sleep states, which `cpupower idle-set` governs better than Gleaner"
-                .into(),
-        ),
-        Some(_) if machine.idle_driver.as_deref().is_some_and(|driver| driver.starts_with("intel_idle")) => says(
-            Some(false),
-            "this machine would not benefit, because the host lets idle vCPUs sleep on the CPU itself (MWAIT is passed \
-             through): they are not given away, so there is nothing to retain"
-                .into(),
-        ),
         Some(halt) if doubtful.is_some() => says(
             None,
             format!(
@@ -86,9 +74,15 @@ pub fn verdict(
         ),
         Some(halt) if halt.halting_costs => says(
             Some(true),
-            "waking a halted vCPU costs more than waking one kept awake: programs whose threads wait for each other, \
-             thousands of times a second, would benefit. Try `gleaner run -- YOUR-PROGRAM`"
-                .into(),
+            format!(
+                "{} costs more than waking one kept awake: programs whose threads wait for each other, thousands of \
+                 times a second, would benefit. Try `gleaner run -- YOUR-PROGRAM`",
+                if machine.hypervisor.is_some() {
+                    "waking a halted vCPU"
+                } else {
+                    "no hypervisor was found, but waking a CPU from its sleep states"
+                }
+            ),
         ),
         Some(halt) if !polls_here(actuators) && halt.halted_p50_ns >= DEAR.0 => says(
             Some(false),
@@ -102,6 +96,8 @@ pub fn verdict(
             let polls = |driver: &str| driver.contains("haltpoll") && !driver.ends_with(DOES_NOT_POLL);
             let why = if machine.idle_driver.as_deref().is_some_and(polls) {
                 "the haltpoll driver already polls in the guest"
+            } else if machine.hypervisor.is_none() {
+                "no hypervisor was found, and an idle CPU here leaves its sleep states as fast as one kept awake"
             } else {
                 "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU \
                  for good"
