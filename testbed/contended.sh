@@ -40,7 +40,7 @@ for name in off observe retain consolidate full yielding-5ms retain-5ms; do
     echo "slowest $name $(sort -n /tmp/wall.$name | tail -n 1)"
     spun $name
 done
-printf 'retention_trials = false\ntuning.never_idle_share = 0.0\n' >/tmp/guard-alone.toml
+printf 'retention_trials = false\n' >/tmp/guard-alone.toml
 { cat /tmp/guard-alone.toml; printf 'steal_share_stop = 1.0\n'; } >/tmp/unguarded.toml
 for name in guard-alone unguarded; do
     run $name --policy retain --retain yielding --retain-for 5ms --config /tmp/$name.toml

@@ -15,7 +15,6 @@ profile = "latency"
 trial = false
 [group.prog.params]
 steal_share_stop = 1.0
-tuning.yielding_waits_for_trial = false
 END
 # The first value of a key of the status.
 key() { gleaner status --json | tr -d '\n ' | grep -oE "\"$1\":[^,}]*" | head -1 | cut -d: -f2; }

@@ -1,24 +1,14 @@
-//! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs
-//! of `run`.
+//! What a wake-up costs on this machine: settings A to D of Table 2, for `probe` and `doctor`.
 
-mod kept;
-
-use crate::session;
 use clap::ValueEnum;
-use gleaner_act::{IdleGroup, Journal, Retainer, YieldingThreads};
-use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
+use gleaner_act::{Journal, Retainer, YieldingThreads};
+use gleaner_decide::guest::halting_costs_by_the_tail_alone;
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts};
-use gleaner_runtime::start_yielding;
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::time::Duration;
 
-pub use kept::{add_what_is_kept, add_what_is_known, costs_for_service, kept_or_measured};
-
-/// Wake-ups per setting before a run: enough for a p99, in a twentieth of a second. Where only the tail says that
-/// halting costs, up to three times as many.
-pub const SAMPLES_AT_START: usize = 120;
 /// The gap where the idle task polls. Long enough that the host's own halt polling (200 us by default) does not hide
 /// the halt.
 pub const GAP_AT_START: Duration = Duration::from_millis(1);
@@ -154,50 +144,6 @@ fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
     })
 }
 
-/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no. They get no cgroup: on v2 this
-/// process would have to leave its own for it, and the program that it starts with it.
-fn costs_now(
-    vcpus: &CpuSet,
-    params: &GuestParams,
-    gap: Duration,
-    go_on: impl FnMut() -> bool,
-) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
-    let session = session::begin()?;
-    let on: CpuSet = vcpus.iter().take(2).collect();
-    let yields = start_yielding(&on, &IdleGroup::none(), params, |_| None)?;
-    let bench = Bench::new(&yields, &on, gap);
-    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, go_on)).transpose()?.flatten();
-    drop(yields);
-    session.end()?;
-    Ok(costs)
-}
-
-/// For the command line: nanoseconds, in the order of the fields.
-pub fn costs_to_text(costs: &WakeupCosts) -> String {
-    let retained = [costs.retained_p50, costs.retained_mean, costs.retained_p99];
-    let halted = [costs.halted_p50, costs.halted_mean, costs.halted_p99];
-    retained.into_iter().chain(halted).map(|cost| cost.0.to_string()).collect::<Vec<String>>().join(",")
-}
-
-/// From the command line.
-pub fn costs_from_text(text: &str) -> Result<WakeupCosts, String> {
-    let costs: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
-    match costs.as_deref() {
-        Ok(&[retained_p50, retained_mean, retained_p99, halted_p50, halted_mean, halted_p99]) => Ok(WakeupCosts {
-            retained_p50: Nanos(retained_p50),
-            retained_mean: Nanos(retained_mean),
-            retained_p99: Nanos(retained_p99),
-            halted_p50: Nanos(halted_p50),
-            halted_mean: Nanos(halted_mean),
-            halted_p99: Nanos(halted_p99),
-        }),
-        _ => {
-            Err("must be six numbers of nanoseconds: p50, mean and p99 of a retained and of a halted wake-up"
-                .to_owned())
-        }
-    }
-}
-
 /// The figures that are told of a list of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -226,19 +172,5 @@ impl Summary {
             p99: quantile(0.99),
             max: Nanos(histogram.max()),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn costs_survive_the_command_line() {
-        let text = "1,2,3,4,5,600000";
-        assert_eq!(costs_from_text(text).map(|costs| costs_to_text(&costs)), Ok(text.to_owned()));
-        for bad in ["", "1,2,3", "1,2,3,4,5,x", "1,2,3,4,5,6,7"] {
-            assert!(costs_from_text(bad).is_err(), "{bad}");
-        }
     }
 }

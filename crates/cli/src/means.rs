@@ -95,10 +95,3 @@ fn ratio(own: &[Nanos], halted: &[Nanos]) -> Option<f64> {
 pub fn unguarded() -> GuestParams {
     GuestParams { steal_share_stop: 1.0, ..GuestParams::default() }
 }
-
-/// Whether a means that polls in the idle task is to be had here, as far as files tell.
-pub fn polls_here(vcpus: &CpuSet) -> bool {
-    let sys = gleaner_observe::ProcRoot::default().sys;
-    let first = vcpus.iter().next().unwrap_or(gleaner_model::VcpuId(0));
-    gleaner_act::Haltpoll::check(&sys).is_ok() || gleaner_act::PmQos::check(&sys, first).is_ok()
-}

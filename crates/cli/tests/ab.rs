@@ -403,16 +403,6 @@ fn managed_runs_show_what_they_cost_on_this_machine() {
     }
 }
 
-#[test]
-fn costs_that_are_handed_over_are_not_measured_again() {
-    let costs = "--wakeup-costs=10000,11000,20000,50000,60000,1000000";
-    let said = finish(&mut gleaner(["run", "--retain", "yielding", costs, "--quiet", "--json", "--", "sleep", "0.3"]))
-        .with_status(0);
-    let json: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!((json["profile"].as_str(), json["timeout_ns"].as_u64()), (Some("balanced"), Some(980_000)), "{json}");
-    finish(&mut gleaner(["run", "--wakeup-costs", "5", "--", "true"])).with_status(2).naming(&["--wakeup-costs"]);
-}
-
 /// What a run has to report goes through no file with a name.
 #[test]
 fn nothing_is_left_in_tmp_however_it_ends() {

@@ -7,7 +7,6 @@ use common::seccomp::Answer::{self, Death, Error};
 use common::seccomp::forbidding;
 use common::unprivileged::Unprivileged;
 use common::{GLEANER, Said, finish, is_root};
-use std::fs;
 use std::process::Command;
 
 /// Long enough for everything beside it to be set up.
@@ -60,8 +59,6 @@ fn forbidden_system_calls_cost_nobody_a_run() {
         let lasts = !calls.contains(&libc::SYS_clone) && !calls.contains(&libc::SYS_wait4);
         let script = if lasts { LASTING } else { "echo ran; exit 3" };
         for retain in ["auto", "yielding"] {
-            // So that a wake-up's cost is measured first.
-            let _ = fs::remove_file("/run/gleaner/calibration.json");
             let said = filtered(Command::new(GLEANER), &["--retain", retain], script, &calls, Error(errno));
             assert!(said.stderr.contains(why), "{calls:?}: {said:#?}");
         }

@@ -16,7 +16,7 @@ use crate::signals::Listening;
 use crate::supervisor::Supervisor;
 use asking::by_way_of;
 use drift::Drift;
-use gleaner_model::{Nanos, Policy, WakeupCosts};
+use gleaner_model::{Nanos, Policy};
 use gleaner_observe::{LastRoots, ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::{RunReport, StatusWaiting};
 use gleaner_runtime::event_loop::{self, Received, Task};
@@ -60,8 +60,6 @@ pub struct Options {
     pub dry_run: bool,
     /// Where the lock is, and what else others find it by.
     pub state_dir: PathBuf,
-    /// What a wake-up costs here by yielding threads, where it was measured.
-    pub costs: Option<WakeupCosts>,
     /// What is told of a group that was handed over.
     pub summarize: Summarize,
 }
@@ -318,7 +316,6 @@ impl Service {
         Config {
             name: name.to_owned(),
             group: entry.settings.clone(),
-            costs: self.options.costs,
             ..machine_config(&self.configuration, self.options.dry_run)
         }
     }

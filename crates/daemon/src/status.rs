@@ -181,9 +181,6 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
     if !explanation.contended.is_empty() {
         return format!("left alone: the host is contended (vCPUs {})", explanation.contended);
     }
-    if !explanation.never_idle.is_empty() {
-        return format!("left alone: hardly ever idle (vCPUs {})", explanation.never_idle);
-    }
     "left alone: its idle periods are too long to bridge".to_owned()
 }
 
@@ -248,7 +245,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
         ));
     }
     let short: CpuSet = explanation.active.difference(&explanation.retaining);
-    let short = short.difference(&explanation.contended).difference(&explanation.never_idle);
+    let short = short.difference(&explanation.contended);
     if !explanation.retention_stopped && !short.is_empty() && settings.retain_for.is_none() {
         lines.push(format!("idle periods of vCPUs {short} get shorter, or its budget allows to bridge them"));
     }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, count, policy, policy_with};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
-use gleaner_model::{Decision, Nanos, Policy, Reason, VcpuId};
+use gleaner_model::{Decision, Nanos, Policy, Reason};
 
 /// Each vCPU that is taken away slows the program down.
 const HURT: Workload = Workload { loss_per_vcpu: 0.2, ..PIPELINE };
@@ -58,28 +58,4 @@ fn a_vcpu_that_a_thread_bound_itself_to_during_a_look_is_not_taken_again() {
         let again = decisions.iter().any(|decision| matches!(decision.reason, Reason::RecheckSlower { .. }));
         assert_eq!((again, policy.active().contains(vcpu)), (!bound, bound), "{decisions:?}");
     }
-}
-
-/// Two windows without idle time before it was out of use and one after it are not three in a row.
-#[test]
-fn what_was_seen_of_a_vcpu_before_it_was_out_of_use_is_forgotten() {
-    let workload = Workload { demand: 0.3, loss_per_vcpu: 0.3, ..PIPELINE };
-    let (mut guest, mut policy) = (Guest::new(2, workload, 1), policy(Policy::Full, 2));
-    let last = VcpuId(1);
-    let full = |window: &mut gleaner_model::Window, _: &_| {
-        for vcpu in window.vcpus.iter_mut().filter(|vcpu| vcpu.id == last) {
-            vcpu.halted = Nanos::ZERO;
-        }
-    };
-    // Three windows to settle, five of baseline.
-    guest.run(&mut policy, 6);
-    let taken = guest.run_changed(&mut policy, 2, full);
-    assert!(taken.iter().any(|it| it.action.name() == "deactivate" && it.action.vcpu() == Some(last)), "{taken:?}");
-    let back = guest.run(&mut policy, 6);
-    assert!(back.iter().any(hurt) && policy.active().contains(last), "{back:?}");
-    let never_idle = |policy: &GuestPolicy| policy.explain().never_idle.contains(last);
-    guest.run_changed(&mut policy, 2, full);
-    assert!(!never_idle(&policy), "{:?}", policy.explain());
-    guest.run_changed(&mut policy, 1, full);
-    assert!(never_idle(&policy), "three in a row: {:?}", policy.explain());
 }

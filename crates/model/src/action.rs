@@ -162,13 +162,6 @@ pub enum Reason {
     },
     /// The hold-off is over and steal has gone down.
     ContentionOver,
-    /// The vCPU is never idle: there is nothing to retain.
-    NeverIdle {
-        /// Idle share of the last window, 0 to 1.
-        idle_share: f64,
-    },
-    /// A vCPU that was never idle is idle now and then.
-    IdleAgain,
     /// Conditions 1, 2 and 3 hold.
     IdleFits {
         /// How many vCPUs are deactivated at once, k.
@@ -318,10 +311,6 @@ impl fmt::Display for Reason {
                 write!(f, "the host took {:.0} % of this vCPU's time: no spinning for {hold_off}", percent(steal_share))
             }
             Self::ContentionOver => write!(f, "the host is no longer contended"),
-            Self::NeverIdle { idle_share } => {
-                write!(f, "hardly ever idle ({:.1} % of the time): nothing to bridge there", percent(idle_share))
-            }
-            Self::IdleAgain => write!(f, "there are idle periods again"),
             Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization } => {
                 if vcpus == 1 {
                     write!(f, "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}")?;

@@ -122,7 +122,6 @@ fn policy(vcpus: &CpuSet) -> GuestPolicy {
         policy: Policy::Retain,
         profile: Profile::Balanced,
         params: GuestParams { retention_trials: false, ..GuestParams::default() },
-        costs: None,
         vcpus: vcpus.clone(),
         means: Some(RetainMeans::Haltpoll),
         timeout: None,

@@ -143,7 +143,6 @@ fn setup(vcpus: &CpuSet, lies: &gleaner_model::Topology) -> GuestSetup {
         policy: Policy::Full,
         profile: gleaner_model::Profile::Balanced,
         params: GuestParams::default(),
-        costs: None,
         vcpus: vcpus.clone(),
         means: Some(RetainMeans::Haltpoll),
         timeout: None,

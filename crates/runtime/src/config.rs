@@ -1,7 +1,6 @@
 //! The configuration of a runtime: its group, how vCPUs are kept awake, what it may take.
 
-use gleaner_decide::guest::{timeout, waking_is_free};
-use gleaner_model::{Nanos, RetainMeans, WakeupCosts};
+use gleaner_model::RetainMeans;
 use gleaner_settings::{GroupSettings, MachineSettings, ObserverChoice, RetainChoice};
 
 /// What a runtime is to do.
@@ -13,8 +12,6 @@ pub struct Config {
     pub group: GroupSettings,
     /// What keeps vCPUs awake.
     pub retain: RetainChoice,
-    /// What wake-ups cost, where it was measured.
-    pub costs: Option<WakeupCosts>,
     /// Means that this machine is known to refuse, and why: they are passed over where none is asked for by name.
     pub refused: Vec<(RetainMeans, String)>,
     /// Which observer.
@@ -38,7 +35,6 @@ impl Config {
             name,
             group,
             retain: machine.retain(),
-            costs: None,
             refused: Vec::new(),
             observer: machine.observer(),
             groups_max: 1,
@@ -46,18 +42,6 @@ impl Config {
             strict: false,
             dry_run: false,
         }
-    }
-
-    /// Whether yielding threads would have nothing to do, as far as costs were measured.
-    pub(crate) fn has_nothing_to_retain(&self) -> bool {
-        let profile = self.group.profile().of_policy();
-        let by_costs = |costs| timeout(profile, Some(costs)) == Nanos::ZERO;
-        self.group.timeout().is_none() && self.retain == RetainChoice::Auto && self.costs.as_ref().is_some_and(by_costs)
-    }
-
-    /// ... and consolidation neither.
-    pub(crate) fn has_nothing_to_win(&self) -> bool {
-        self.has_nothing_to_retain() && self.costs.is_some_and(|costs| waking_is_free(&costs, &self.group.params()))
     }
 
     /// Whether anything is to be changed.

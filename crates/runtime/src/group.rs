@@ -22,7 +22,6 @@ use gleaner_model::{
 use gleaner_observe::{ProcRoot, ProgressFile};
 use gleaner_sys::topology;
 use std::borrow::Cow;
-use std::path::PathBuf;
 
 /// One program, with all that it starts.
 pub(crate) struct Group {
@@ -408,7 +407,6 @@ fn setup_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> Gues
         policy: config.group.policy(),
         profile: config.group.profile().of_policy(),
         params: config.group.params(),
-        costs: config.costs,
         vcpus: vcpus.clone(),
         means,
         timeout: config.group.timeout(),

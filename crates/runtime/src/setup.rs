@@ -57,7 +57,7 @@ pub(crate) fn set_up(
     let mut events = Events::new(listener);
     let config = &*beside_others(config, &mut events);
     // Loading BPF takes longest and changes nothing: whose program has ended by then need not wait for the rest.
-    let opened = observes_first(config).then(|| observe(config, config.has_nothing_to_win(), None, &vcpus));
+    let opened = observes_first(config).then(|| observe(config, false, None, &vcpus));
     if !go_on() {
         return Err(SetupError::Over);
     }
@@ -162,7 +162,7 @@ fn equipment(
     let params = config.group.params();
     let mut looking = MeansSearch::new((config, &params), vcpus, session);
     let polling = looking.as_mut().and_then(MeansSearch::polling);
-    let by_files = polling.is_some() || config.has_nothing_to_win();
+    let by_files = polling.is_some();
     let is_first = opened.is_some();
     let (mut observing, refusal) = match opened.unwrap_or_else(|| observe(config, by_files, guardian, vcpus)) {
         Ok(opened) => opened,
@@ -223,8 +223,6 @@ fn observe(config: &Config, by_files: bool, guardian: Option<i32>, vcpus: &CpuSe
 struct MeansSearch<'a> {
     search: Search,
     opening: Opening<'a>,
-    /// Whether yielding threads would have something to do.
-    yields: bool,
     journal: &'a mut Journal,
 }
 
@@ -236,14 +234,9 @@ impl<'a> MeansSearch<'a> {
         session: Option<&'a mut Session>,
     ) -> Option<Self> {
         let session = session.filter(|_| config.group.policy().retains() && config.retain != RetainChoice::None)?;
-        let yields = !config.has_nothing_to_retain();
         let opening = Opening { vcpus, params, observer: None };
-        Some(Self {
-            search: Search::new(config.retain, &config.refused),
-            opening,
-            yields,
-            journal: &mut session.journal,
-        })
+        let search = Search::new(config.retain, &config.refused);
+        Some(Self { search, opening, journal: &mut session.journal })
     }
 
     /// One that needs no observer, as long as it is its turn.
@@ -259,10 +252,7 @@ impl<'a> MeansSearch<'a> {
 
     /// `polling`, or what comes after it.
     fn found(self, polling: Option<Means>, observing: &Observing, events: &mut Events) -> Option<Retention> {
-        let Self { mut search, opening, yields, journal } = self;
-        if polling.is_none() && !yields {
-            return None;
-        }
+        let Self { mut search, opening, journal } = self;
         let opening = Opening { observer: Some(observing.observer()), ..opening };
         let mut found = polling;
         while found.is_none() && !search.is_over() {

@@ -6,7 +6,7 @@ use gleaner_capture::{Damage, GroupOutcome, Machine, Reader, Record, Recorder, R
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Tuning};
 use gleaner_model::{
     Burst, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, Topology, VcpuId,
-    VcpuWindow, WakeupCosts, Window,
+    VcpuWindow, Window,
 };
 use std::io::Cursor;
 use std::path::Path;
@@ -55,14 +55,6 @@ pub fn machine() -> Machine {
 pub fn setup(dice: &mut Dice) -> GuestSetup {
     let policies = [Policy::Full, Policy::Retain, Policy::Consolidate, Policy::Observe];
     let profiles = [Profile::Frugal, Profile::Balanced, Profile::Latency];
-    let costs = WakeupCosts {
-        retained_p50: Nanos::from_micros(5),
-        retained_mean: Nanos::from_micros(6),
-        retained_p99: Nanos::from_micros(20),
-        halted_p50: Nanos::from_micros(10 + dice.below(60)),
-        halted_mean: Nanos::from_micros(60),
-        halted_p99: Nanos::from_micros(200),
-    };
     let params = GuestParams {
         tuning: Tuning { hold_off_min_ms: 200, ..Tuning::default() },
         load_factor: 0.1 + dice.below(9) as f64 / 10.0,
@@ -72,7 +64,6 @@ pub fn setup(dice: &mut Dice) -> GuestSetup {
         policy: policies[usize::try_from(dice.below(4)).unwrap()],
         profile: profiles[usize::try_from(dice.below(3)).unwrap()],
         params,
-        costs: Some(costs).filter(|_| !dice.one_in(3)),
         vcpus: CpuSet::first(4),
         means: [None, Some(RetainMeans::Haltpoll), Some(RetainMeans::Yielding), Some(RetainMeans::IdlePoll)]
             [usize::try_from(dice.below(4)).unwrap()],

@@ -99,18 +99,11 @@ impl ReportFile {
 }
 
 /// Runs the command once.
-pub fn run(
-    plan: &Plan,
-    mode: &Mode,
-    costs: Option<&str>,
-    report: &ReportFile,
-    interrupt: &Interrupt,
-) -> Result<Outcome, Failure> {
+pub fn run(plan: &Plan, mode: &Mode, report: &ReportFile, interrupt: &Interrupt) -> Result<Outcome, Failure> {
     // What an earlier run left there must not be taken for this one's.
     report.0.set_len(0).map_err(Failure::run)?;
     let mut command = Command::new(gleaner_runtime::own_binary());
     command.arg("run").args(["--policy", &mode.word]).args(&plan.run_options).arg("--json").arg(report.path());
-    command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);
     // A server that a script has started is not left behind by the run.
     let has_company = reap_orphans();

@@ -4,8 +4,7 @@
 //!   args -> Plan -> Series (runs, one child each: measure, capture) -> summary -> AbReport
 //! ```
 //!
-//! Every run, `off` too, is a `gleaner run` of this very binary, so that starting costs both modes the same. What a
-//! halt costs is measured once, before the first run, and handed to all of them.
+//! Every run, `off` too, is a `gleaner run` of this very binary, so that starting costs both modes the same.
 
 mod args;
 mod capture;

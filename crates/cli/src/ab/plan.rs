@@ -5,7 +5,7 @@ use gleaner_command::args::PolicyArg;
 use gleaner_command::failure::Failure;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::Policy;
-use gleaner_settings::{Profile, word};
+use gleaner_settings::word;
 use regex_lite::Regex;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
@@ -31,9 +31,6 @@ pub struct Plan {
     pub stdout_taken: bool,
     /// As the result names it.
     pub profile: String,
-    /// Whether runs have to know what a halt costs here.
-    pub needs_costs: bool,
-    pub params: GuestParams,
     /// Options of every run.
     pub run_options: Vec<OsString>,
     pub command: Vec<OsString>,
@@ -71,11 +68,10 @@ pub struct Metric {
 impl Plan {
     pub fn from_args(args: &AbArgs) -> Result<Self, Failure> {
         let modes = modes(&args.modes)?;
-        let params = args.params.read()?;
+        // What is wrong with them is said before the first run.
+        args.params.read::<GuestParams>()?;
         let (own_timeout, profile) = (args.group.retain_for.is_some(), args.group.profile());
-        let measured = !own_timeout && profile != Profile::Latency;
         Ok(Self {
-            needs_costs: measured && modes.iter().any(|mode| mode.policy.retains()),
             modes,
             pairs: args.pairs,
             warmups: args.warmup,
@@ -92,7 +88,6 @@ impl Plan {
             show_output: args.show_output,
             stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
             profile: if own_timeout { "custom".to_owned() } else { word(&profile) },
-            params: params.unwrap_or_default(),
             run_options: run_options(args),
             command: args.command.clone(),
         })

@@ -5,7 +5,6 @@ use super::interrupt::Interrupt;
 use super::measure::{self, Outcome, ReportFile};
 use super::number;
 use super::plan::{Mode, Plan};
-use crate::calibrate;
 use gleaner_command::ending;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{form, say, shown, steady_tick};
@@ -67,7 +66,6 @@ impl Which<'_> {
 struct Setting<'a> {
     plan: &'a Plan,
     interrupt: &'a Interrupt,
-    costs: Option<String>,
     report: ReportFile,
     so_far: SoFar,
 }
@@ -82,8 +80,7 @@ impl Series {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let report = ReportFile::new()?;
         let mut series = Self::default();
-        let costs = series.costs(plan, interrupt);
-        let setting = Setting { plan, interrupt, costs, report, so_far };
+        let setting = Setting { plan, interrupt, report, so_far };
         series.stop = match Self::script(&setting, "--setup", plan.scripts.setup.as_deref())? {
             None => series.run_all(&setting)?,
             failed => failed,
@@ -109,22 +106,6 @@ impl Series {
         let said =
             if said.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n{said}") };
         Ok(Some(Stop { message: format!("{reason}; {said}"), reason, status: u8::try_from(status).unwrap_or(125) }))
-    }
-
-    /// What a halt costs here, for all runs alike.
-    fn costs(&mut self, plan: &Plan, interrupt: &Interrupt) -> Option<String> {
-        let vcpus = crate::machine::allowed_vcpus();
-        // Where the idle task polls, a trial in each run decides.
-        if !plan.needs_costs || crate::means::polls_here(&vcpus) {
-            return None;
-        }
-        match calibrate::kept_or_measured(&vcpus, &plan.params, false, || interrupt.signal().is_none()) {
-            Ok(known) => known.and_then(|known| known.costs).as_ref().map(calibrate::costs_to_text),
-            Err(error) => {
-                self.notes.push(format!("the cost of a halt was not measured: {error}"));
-                None
-            }
-        }
     }
 
     fn run_all(&mut self, setting: &Setting<'_>) -> Result<Option<Stop>, Failure> {
@@ -168,8 +149,7 @@ impl Series {
         if let Some(stop) = Self::script(setting, "--prepare", setting.plan.scripts.prepare.as_deref())? {
             return Ok(Some(stop));
         }
-        let outcome =
-            measure::run(setting.plan, which.mode, setting.costs.as_deref(), &setting.report, setting.interrupt)?;
+        let outcome = measure::run(setting.plan, which.mode, &setting.report, setting.interrupt)?;
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }

@@ -5,7 +5,6 @@
 
 mod args;
 
-use crate::calibrate::add_what_is_known;
 use crate::joined::{self, Membership, Offer};
 use crate::run::options::Options;
 use crate::run::summary;
@@ -33,7 +32,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let length = args.length;
     let recording = args.recording.open()?;
     let target = find(&args)?;
-    let mut options = args.into_options(target.command(&ProcRoot::default()))?;
+    let options = args.into_options(target.command(&ProcRoot::default()))?;
     let roots = target.roots(&ProcRoot::default());
     let vcpus = vcpus_of(&roots);
     let beside = match joined::look(&options.asking, &options.config) {
@@ -47,7 +46,6 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
         },
         Err(why) => Some(why),
     };
-    add_what_is_known(&mut options.config, &vcpus);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
     if let Some(recording) = recording {

@@ -3,8 +3,6 @@
 mod args;
 mod ask;
 
-use crate::calibrate::costs_for_service;
-use crate::machine::allowed_vcpus;
 use crate::run::summary;
 pub use args::{AskArgs, ConfigArgs, DaemonArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
 use args::{CheckArgs, ConfigCommand};
@@ -19,10 +17,7 @@ use std::sync::Arc;
 
 pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
     let state_dir = args.state_dir.unwrap_or_else(default_state_dir);
-    // What is wrong with it the daemon says itself.
-    let acts = Configuration::load(args.config.as_deref()).ok().filter(|found| !found.names_no_group && !args.dry_run);
-    let costs = acts.and_then(|found| costs_for_service(found.machine.retain(), &allowed_vcpus()));
-    let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs, summarize: summary::of_group };
+    let options = Options { file: args.config, dry_run: args.dry_run, state_dir, summarize: summary::of_group };
     let quiet = gleaner_command::output::quiet();
     let told = move |line: &str| {
         if !quiet {

@@ -32,10 +32,6 @@ pub struct RunArgs {
     pub strict: bool,
     #[command(flatten)]
     pub daemon: crate::joined::DaemonArgs,
-    /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
-    #[arg(long, value_name = "NS,...", hide = true, conflicts_with = "retain_for")]
-    #[arg(value_parser = crate::calibrate::costs_from_text)]
-    pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
     #[command(flatten)]
     pub recording: crate::capture::RecordingArgs,
     #[command(flatten)]

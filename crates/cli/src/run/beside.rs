@@ -7,13 +7,12 @@
 use super::options::Options;
 use super::signals::Inherited;
 use super::unmanaged::limit_in_the_way;
-use crate::calibrate::add_what_is_kept;
 use crate::capture::Recording;
 use crate::joined::{self, Membership, Offer};
 use crate::session::listener;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::say;
-use gleaner_model::{CpuSet, Nanos, WakeupCosts};
+use gleaner_model::{CpuSet, Nanos};
 use gleaner_observe::{ProcRoot, Target};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
@@ -56,8 +55,6 @@ pub struct Told {
     /// Why nobody managed it.
     pub unmanaged: Option<String>,
     pub notes: Vec<String>,
-    /// What wake-ups cost, as far as that was known.
-    pub costs: Option<WakeupCosts>,
 }
 
 /// The thread.
@@ -144,7 +141,6 @@ impl Work {
     fn all(&mut self, ready: &Sender<Result<(), Failure>>) {
         let mut runtime = None;
         if Beside::first(&self.options) {
-            add_what_is_kept(&mut self.options.config, &self.vcpus);
             let asked = joined::look(&self.options.asking, &self.options.config);
             self.told.notes.extend(asked.err().as_deref().map(beside_the_daemon));
             let before = self.prepare().map(|prepared| runtime = prepared);
@@ -165,7 +161,6 @@ impl Work {
                 Ok(None) => {}
                 Err(why) => self.told.notes.push(beside_the_daemon(&why)),
             }
-            add_what_is_kept(&mut self.options.config, &self.vcpus);
             if takes_long(&self.options.config, &self.vcpus) && !self.lasts_until(grown) {
                 return;
             }
@@ -196,7 +191,7 @@ impl Work {
     /// Everything that it takes; `None`: the program is left alone, which only `--strict` takes for a failure.
     fn prepare(&mut self) -> Result<Option<Runtime>, Failure> {
         let (acts, first) = (self.options.config.acts(), Beside::first(&self.options));
-        let config = &mut self.options.config;
+        let config = &self.options.config;
         let in_the_way = limit_in_the_way(&self.inherited, &self.vcpus);
         self.idle.store(true, Ordering::SeqCst);
         let go_on = || {
@@ -207,7 +202,6 @@ impl Work {
         let prepared = if let Some(why) = in_the_way {
             Err(why)
         } else {
-            self.told.costs = config.costs;
             match Runtime::prepare_unless(config, self.vcpus.clone(), listener(), go_on) {
                 Ok(runtime) => Ok(runtime),
                 Err(SetupError::Over) => {

@@ -149,9 +149,6 @@ fn start_beside(
 
 fn report(options: &Options, vcpus: &CpuSet, outcome: (Nanos, i32), told: Told, recorded: bool) -> RunReport {
     let managed = told.own.is_some();
-    let mut options = options.clone();
-    options.config.costs = options.config.costs.or(told.costs);
-    let options = &options;
     let mut report = match told.daemons {
         Some(daemons) => summary::joined(options, vcpus, outcome, daemons),
         None => summary::report(options, vcpus, outcome, told.own),

@@ -43,7 +43,6 @@ impl Options {
             retain: machine.retain(),
             observer: machine.observer(),
             overhead_ratio: machine.overhead_ratio(),
-            costs: args.wakeup_costs,
             strict: args.strict,
             ..Config::of(crate::capture::name_of(&args.command), group)
         };

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use gleaner_decide::guest::NoStep;
-use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId, WakeupCosts};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, StatusTrial, VcpuTimes};
 use gleaner_runtime::{Config, GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 use gleaner_settings::word;
@@ -65,9 +65,6 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     let totals = &group.totals;
     report.timeout_ns = group.timeout.map(|timeout| timeout.0);
     report.timeout_from = retention.map(|means| timeout_from(config, means, group));
-    if let (None, Some(costs)) = (retention, config.costs.filter(|_| config.group.policy().retains())) {
-        (report.timeout_ns, report.timeout_from) = (Some(0), Some(answers_as_soon(&costs)));
-    }
     let steps = config.group.policy().consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
@@ -96,21 +93,10 @@ fn timeout_from(config: &Config, means: RetainMeans, group: &GroupSnapshot) -> S
     if config.group.retain_for.is_some() {
         return "as given by --retain-for".to_owned();
     }
-    if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, config.costs) {
-        return answers_as_soon(&costs);
-    }
     let profile = word(&config.group.profile());
     let untried = group.explanation.retention_stopped && group.explanation.trial.is_none();
     let untried = if untried { ", once a trial has shown that it pays" } else { "" };
     format!("profile {profile}, kept awake by {means}{untried}")
-}
-
-/// Why nothing is retained.
-fn answers_as_soon(costs: &WakeupCosts) -> String {
-    format!(
-        "after a short wait a halted vCPU answers as soon ({}, p99 {}) as with a yielding thread ({}, p99 {})",
-        costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
-    )
 }
 
 fn means(snapshot: &Snapshot) -> Means {

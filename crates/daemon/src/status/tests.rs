@@ -33,7 +33,6 @@ fn each_state_is_said_with_what_would_change_it() {
     for (explanation, said, changes) in [
         (Explanation { retaining: set("0-1"), ..base.clone() }, "vCPUs 0-1 kept awake", "more than 15 %"),
         (Explanation { contended: set("1"), ..base.clone() }, "contended (vCPUs 1)", "below 5 %"),
-        (Explanation { never_idle: set("0"), ..base.clone() }, "hardly ever idle (vCPUs 0)", ""),
         (untried.clone(), "until a trial", "once there are 50 wake-ups"),
         (
             Explanation { trial: Some(record.clone()), ..untried.clone() },
@@ -92,7 +91,7 @@ fn holds_are_among_the_decisions_and_the_newest_lines_stay() {
     let of =
         |action: &str| kept.iter().filter(|decision| decision.action == action).map(|decision| decision.at_ns).max();
     assert_eq!((of("hold"), of("manage")), (Some(at.0), Some(at.0)), "{lines:#?}");
-    let single = |n: u64| decision(n * 20_000, 0, Reason::IdleAgain);
+    let single = |n: u64| decision(n * 20_000, 0, Reason::ContentionOver);
     assert_eq!(newest(&(0..90).map(single).collect::<Vec<_>>(), &[]).len(), NEWEST);
     let mut group = adopted("latency");
     (0..100).for_each(|n| group.add_hold(ordered(Nanos(n), true)));

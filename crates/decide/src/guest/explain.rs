@@ -183,8 +183,6 @@ pub struct Explanation {
     pub retaining: CpuSet,
     /// vCPUs whose contention guard holds now.
     pub contended: CpuSet,
-    /// vCPUs that are never idle: nothing is to be retained there.
-    pub never_idle: CpuSet,
     /// Retention time-out in force; zero means that nothing is retained.
     pub timeout: Nanos,
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried;

@@ -6,7 +6,6 @@
 //!         │                 ├─ idle_lengths  ... and by what idle periods are like
 //!         │                 ├─ trial         does retention pay here at all?
 //!         │                 ├─ contention    no spinning where the host needs the CPU
-//!         │                 ├─ never_idle    nor where there are no idle periods
 //!         │                 └─ yielding      the yielding thread's own state machine, run by act/
 //!         ├─ consolidation ─┬─ conditions       may one vCPU fewer do?
 //!         │                 ├─ order            which one goes first

@@ -119,10 +119,6 @@ pub struct Tuning {
     /// Whether yielding threads retain only what a trial has shown to gain by it (ours): untried they may cost a third
     /// of the speed (experiments/vcpus-16).
     pub yielding_waits_for_trial: bool,
-    /// A vCPU that was idle, retained or halted, for less than this share of the time that the hypervisor left it has
-    /// nothing to retain, and its yielding thread sleeps (ours). 0: no such rule. Profile `latency` retains all the
-    /// same.
-    pub never_idle_share: f64,
 }
 
 impl Default for Tuning {
@@ -150,7 +146,6 @@ impl Default for Tuning {
             nap_max_us: 10_000,
             nap_check_us: 50,
             yielding_waits_for_trial: true,
-            never_idle_share: 0.02,
         }
     }
 }

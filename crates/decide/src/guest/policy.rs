@@ -25,8 +25,6 @@ pub struct GuestSetup {
     pub profile: Profile,
     /// The policy's numbers.
     pub params: GuestParams,
-    /// What wake-ups cost, where it was measured.
-    pub costs: Option<WakeupCosts>,
     /// The vCPUs that the group may use.
     pub vcpus: CpuSet,
     /// By what vCPUs are kept awake; `None`: by a yielding thread, or not at all.
@@ -58,8 +56,8 @@ pub struct GuestPolicy {
 impl GuestPolicy {
     /// As it is set up.
     pub fn of(setup: GuestSetup) -> Self {
-        let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget, topology } = setup;
-        let mut new = Self::new(policy, profile, params, costs, vcpus).with_topology(topology);
+        let GuestSetup { policy, profile, params, vcpus, means, timeout, budget, topology } = setup;
+        let mut new = Self::new(policy, profile, params, None, vcpus).with_topology(topology);
         if means.is_some() || timeout.is_some() {
             new = new.by(means.unwrap_or(RetainMeans::Yielding), timeout);
         }
@@ -69,8 +67,8 @@ impl GuestPolicy {
         }
     }
 
-    /// For a group that may use `vcpus` (all online ones it is allowed; all active at first). `costs`: the calibration,
-    /// if there was one. `params` should be [valid](GuestParams::validate); if they are not, decisions are poor, never
+    /// For a group that may use `vcpus` (all online ones it is allowed; all active at first). `costs`: of
+    /// wake-ups, where they are known, as to a simulator. `params` should be [valid](GuestParams::validate); if they are not, decisions are poor, never
     /// unsafe.
     pub fn new(
         policy: Policy,
@@ -241,14 +239,13 @@ impl GuestPolicy {
     /// Where the policy stands and why it did not step.
     pub fn explain(&self) -> Explanation {
         let Factors { load, granularity } = self.consolidation.factors();
-        let [retaining, contended, never_idle] = self.retention.states();
+        let [retaining, contended] = self.retention.states();
         let trial = self.retention.trial();
         Explanation {
             active: self.consolidation.active().clone(),
             vcpus: self.consolidation.all().len(),
             retaining,
             contended,
-            never_idle,
             timeout: self.retention.timeout(),
             retention_cost_ratio: trial.cost_ratio(),
             retention_stopped: !trial.pays(),

@@ -1,12 +1,11 @@
 //! Which vCPUs are kept awake while they idle, and for how long (resource retention, paper sections 4.1 and 6).
 //!
-//! A vCPU is retained where five things agree: retention is asked for, its trial says that it pays, the group runs on
-//! the vCPU, the contention guard holds, and the vCPU is idle now and then. Which vCPUs the group runs on is
-//! `consolidation`'s to say: it comes as an argument.
+//! A vCPU is retained where four things agree: retention is asked for, its trial says that it pays, the group runs on
+//! the vCPU, and the contention guard holds. Which vCPUs the group runs on is `consolidation`'s to say: it comes as an
+//! argument.
 
 mod contention;
 mod idle_lengths;
-mod never_idle;
 mod timeout;
 mod trial;
 mod vcpu;
@@ -66,7 +65,7 @@ impl Retention {
             timeout: Nanos::ZERO,
             poll_price: PollPrice::new(profile),
             trial: Trial::new(asked, RetainMeans::Yielding, &params).unless_slower(profile == Profile::Latency),
-            vcpus: vcpus.iter().map(|id| (id, Vcpu::new(profile, RetainMeans::Yielding, None, &params))).collect(),
+            vcpus: vcpus.iter().map(|id| (id, Vcpu::new(None, &params))).collect(),
             params,
         };
         new.by(RetainMeans::Yielding, None);
@@ -116,7 +115,7 @@ impl Retention {
 
     fn new_vcpu(&self) -> Vcpu {
         let learnt = self.learns().then(|| self.new_learnt());
-        Vcpu::new(self.profile, self.means, learnt, &self.params)
+        Vcpu::new(learnt, &self.params)
     }
 
     /// The group may use just `vcpus` now; those that were retained and have gone.
@@ -143,7 +142,7 @@ impl Retention {
             if steady || placed == Placed::OnOne && active.contains(seen.id) {
                 vcpu.learn(window, seen, prices, placed);
             }
-            if let Some(reason) = vcpu.feed(window, seen, active.contains(seen.id), steady) {
+            if let Some(reason) = vcpu.feed(window, seen) {
                 allowed_again.insert(seen.id, reason);
             }
         }
@@ -156,7 +155,7 @@ impl Retention {
         let active = || active.iter().filter_map(|id| self.vcpus.get(&id));
         let stopped = active().any(Vcpu::is_contended);
         // Nothing would be compared with nothing.
-        let nothing = |vcpu: &Vcpu| vcpu.is_never_idle() || vcpu.timeout(self.timeout) == Nanos::ZERO;
+        let nothing = |vcpu: &Vcpu| vcpu.timeout(self.timeout) == Nanos::ZERO;
         let nothing_to_try = active().all(nothing);
         self.trial.step(window, undisturbed && !stopped && !nothing_to_try)
     }
@@ -237,11 +236,11 @@ impl Retention {
         &self.trial
     }
 
-    /// Those that are retained, stopped by their guard, and never idle.
-    pub(super) fn states(&self) -> [CpuSet; 3] {
+    /// Those that are retained, and stopped by their guard.
+    pub(super) fn states(&self) -> [CpuSet; 2] {
         let those = |wanted: fn(&Vcpu) -> bool| {
             self.vcpus.iter().filter(|(_, vcpu)| wanted(vcpu)).map(|(id, _)| *id).collect::<CpuSet>()
         };
-        [those(Vcpu::is_retained), those(Vcpu::is_contended), those(Vcpu::is_never_idle)]
+        [those(Vcpu::is_retained), those(Vcpu::is_contended)]
     }
 }

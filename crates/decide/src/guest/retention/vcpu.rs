@@ -2,9 +2,8 @@
 
 use super::contention::{ContentionGuard, GuardChange};
 use super::idle_lengths::{IdleLengths, LearntTimeout, Prices};
-use super::never_idle::{IdleChange, IdleWatch};
 use crate::guest::GuestParams;
-use gleaner_model::{Action, Nanos, Profile, Reason, RetainMeans, VcpuId, VcpuWindow, Window};
+use gleaner_model::{Action, Nanos, Reason, VcpuId, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 
 /// One vCPU.
@@ -19,59 +18,31 @@ pub(super) struct Vcpu {
     /// Whether it is released because its idle periods are too long.
     too_long: bool,
     guard: ContentionGuard,
-    idle_watch: IdleWatch,
     /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
     length: Nanos,
     steal: Nanos,
     /// Why the guard stopped last.
     contended: Option<Reason>,
-    /// How the vCPU was when it was last found to be never idle.
-    never_idle: Option<Reason>,
 }
 
 impl Vcpu {
-    pub(super) fn new(
-        profile: Profile,
-        means: RetainMeans,
-        learnt: Option<LearntTimeout>,
-        params: &GuestParams,
-    ) -> Self {
-        // A vCPU that polls in the idle task costs nothing where it is never idle.
-        let watches = profile != Profile::Latency && !means.polls_in_idle_task();
+    pub(super) fn new(learnt: Option<LearntTimeout>, params: &GuestParams) -> Self {
         Self {
             retained: None,
             learnt,
             learnt_on_one: None,
             too_long: false,
             guard: ContentionGuard::new(params),
-            idle_watch: IdleWatch::new(watches, params),
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
-            never_idle: None,
         }
     }
 
-    /// Takes a window; says why the vCPU may be retained again, if it may. `steady`: it is in use, and retention does
-    /// not come and go.
-    pub(super) fn feed(&mut self, window: &Window, vcpu: &VcpuWindow, active: bool, steady: bool) -> Option<Reason> {
-        let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal) == GuardChange::Over;
-        let change = match (active, steady) {
-            (false, _) => {
-                self.idle_watch.forget();
-                IdleChange::None
-            }
-            (true, false) => {
-                self.idle_watch.interrupt();
-                IdleChange::None
-            }
-            (true, true) => self.idle_watch.feed(window.at, window.length, vcpu),
-        };
-        if let IdleChange::NeverIdle { idle_share } = change {
-            self.never_idle = Some(Reason::NeverIdle { idle_share });
-        }
-        let idle_again = (change == IdleChange::IdleAgain).then_some(Reason::IdleAgain);
-        idle_again.or(calmed_down.then_some(Reason::ContentionOver))
+    /// Takes a window's steal; says why the vCPU may be retained again, if it may.
+    pub(super) fn feed(&mut self, window: &Window, vcpu: &VcpuWindow) -> Option<Reason> {
+        let change = self.feed_guard(window.at, window.length, vcpu.steal);
+        (change == GuardChange::Over).then_some(Reason::ContentionOver)
     }
 
     /// Takes a window's steal; says what the guard made of it.
@@ -108,7 +79,6 @@ impl Vcpu {
 
     /// The program is another one now.
     pub(super) fn workload_changed(&mut self) {
-        self.idle_watch.workload_changed();
         self.learnt.iter_mut().for_each(LearntTimeout::forget);
         self.learnt_on_one = None;
     }
@@ -122,10 +92,6 @@ impl Vcpu {
         self.guard.stopped()
     }
 
-    pub(super) fn is_never_idle(&self) -> bool {
-        self.idle_watch.is_never_idle()
-    }
-
     /// Why the guard has stopped it, if it has.
     pub(super) fn contended(&self) -> Option<Reason> {
         self.contended.filter(|_| self.is_contended())
@@ -136,18 +102,9 @@ impl Vcpu {
         self.learnt.as_ref().map_or(group, LearntTimeout::timeout)
     }
 
-    fn held_back(&self) -> bool {
-        self.is_contended() || self.is_never_idle()
-    }
-
-    /// Why it is held back.
-    fn why_held_back(&self) -> Option<Reason> {
-        self.contended().or(self.never_idle.filter(|_| self.is_never_idle()))
-    }
-
     /// Retains it, or lets go of it; says what changed.
     pub(super) fn reconcile(&mut self, vcpu: VcpuId, request: Request, group: Nanos) -> Option<(Action, Reason)> {
-        let wanted = request.wanted && !self.held_back();
+        let wanted = request.wanted && !self.is_contended();
         if request.on_one && self.learnt_on_one.is_none() {
             self.learnt_on_one = self.learnt.clone();
         }
@@ -165,7 +122,7 @@ impl Vcpu {
             let reason = request.allowed_again.or(other_timeout).unwrap_or(request.because);
             return Some((Action::Retain { vcpu, timeout }, reason));
         }
-        let reason = self.why_held_back().or(request.forbidden).or(by_lengths.filter(|_| wanted));
+        let reason = self.contended().or(request.forbidden).or(by_lengths.filter(|_| wanted));
         let reason = reason.filter(|_| request.active).unwrap_or(Reason::Deactivated);
         Some((Action::Release { vcpu }, reason))
     }

@@ -111,7 +111,6 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     params.several_at_once = false;
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
-    params.tuning.never_idle_share = 0.0;
     // "calls nanosleep(1) to effect the actual vCPU suspension" (section 6), however often.
     (params.tuning.nap_min_us, params.tuning.nap_max_us, params.tuning.nap_check_us) = (NANOSLEEP_US, NANOSLEEP_US, 0);
     // "Then, it gradually reduces active vCPUs when the above two conditions are met" (section 5): at once.
