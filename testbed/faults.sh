@@ -25,6 +25,8 @@ thread_allows() {
     grep -lx gleaner-y3 /proc/"$daemon"/task/*/comm | sed 's/comm$/status/' | xargs grep -h Cpus_allowed_list | cut -f2
 }
 returned() { [ "$(thread_allows)" = 3 ]; }
+left() { ! returned; }
+is_later() { [ "$(seconds up_ns)" -gt "$1" ]; }
 works_since() { [ "$(($(key cpu_time_ns)))" -gt "$1" ]; }
 
 echo "kernel $(uname -r)"
@@ -33,34 +35,33 @@ pipeline 4 100000000 200 >/dev/null &
 program=$!
 gleaner daemon --config /tmp/daemon.toml 2>/tmp/daemon.log &
 daemon=$!
-check "the program is managed" within 20 grep -q "prog: .* is managed" /tmp/daemon.log
-check "a yielding thread is on its vCPU" within 20 returned
+check "the program is managed" within 60 grep -q "prog: .* is managed" /tmp/daemon.log
+check "a yielding thread is on its vCPU" within 60 returned
 
 for jump in 86400 -172800; do
     began=$(seconds up_ns) worked=$(key cpu_time_ns)
     was=$(date +%s)
     date -s "@$((was + jump))" >/dev/null
     check "the machine's clock jumps" [ $((($(date +%s) - was - jump) / 30)) = 0 ]
-    sleep 3
+    check "the clock jumped by $jump s: the daemon's time does not go back" within 60 is_later "$began"
+    # A day is 24 times as long.
     now=$(seconds up_ns)
-    check "the clock jumped by $jump s: the daemon's time went on ($began, $now)" [ $((now - began)) -lt 60 ]
-    check "... and not back" [ "$now" -gt "$began" ]
-    check "... and it still sees the program" works_since "$worked"
+    check "... nor on with the clock ($began, $now)" [ $((now - began)) -lt 3600 ]
+    check "... and it still sees the program" within 60 works_since "$worked"
 done
 date -s "@$(($(date +%s) + 86400))" >/dev/null
 
 switch 0
-sleep 3
-check "a vCPU is gone: the daemon answers" gleaner status
-check "... and keeps nobody on it" [ "$(thread_allows)" != 3 ]
+check "a vCPU is gone: the daemon keeps nobody on it" within 60 left
+check "... and answers" gleaner status
 switch 1
-check "it is there again: so is its yielding thread" within 20 returned
+check "it is there again: so is its yielding thread" within 60 returned
 
 kill -STOP "$daemon"
 sleep 4
 kill -CONT "$daemon"
 worked=$(key cpu_time_ns)
-check "it was stopped, and goes on" within 20 works_since "$worked"
+check "it was stopped, and goes on" within 60 works_since "$worked"
 
 check "what it recorded meanwhile is fetched" gleaner capture /tmp/x.capture
 check "... and decided again" gleaner replay /tmp/x.capture
@@ -71,7 +72,7 @@ wait "$daemon"
 check "it ends with 0" [ $? = 0 ]
 check "the program goes on" kill -0 "$program"
 kill -9 "$program"
-within 10 [ ! -d "/proc/$program" ]
+within 60 [ ! -d "/proc/$program" ]
 same "the machine is as it was" "$before"
 
 exit $failures

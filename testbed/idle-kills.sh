@@ -28,23 +28,23 @@ while [ $kill -lt $kills ]; do
     gleaner run --policy retain --retain idle-poll --no-trial --retain-for 500us --quiet -- \
         sh -c 'touch /tmp/began; while [ ! -f /tmp/go ]; do usleep 5000; done; touch /tmp/survived' 2>/tmp/said &
     main=$!
-    check "$kill: the program began" within 30 [ -f /tmp/began ]
-    check "$kill: vCPUs poll" within 20 loaded
+    check "$kill: the program began" within 60 [ -f /tmp/began ]
+    check "$kill: vCPUs poll" within 60 loaded
     case $((kill % 3)) in
     0) kill -9 $main ;;
     1) first=$(guardian $main)
         kill -9 $first
-        check "$kill: the first guardian has ended" within 10 ended "$first"
+        check "$kill: the first guardian has ended" within 60 ended "$first"
         kill -9 $main ;;
     2) kill -9 $main $(guardian $main)
         gleaner restore >/dev/null 2>&1 ;;
     esac
     wait $main 2>/dev/null
-    check "$kill: no program is left" within 20 gone
+    check "$kill: no program is left" within 60 gone
     gleaner restore >/dev/null 2>&1
-    check "$kill: no journal is left" within 20 no_journal
+    check "$kill: no journal is left" within 60 no_journal
     touch /tmp/go
-    check "$kill: the program went on" within 20 [ -f /tmp/survived ]
+    check "$kill: the program went on" within 60 [ -f /tmp/survived ]
 done
 check "nothing is pinned" [ -z "$(ls /sys/fs/bpf 2>/dev/null)" ]
 same "everything is as it was" "$before"

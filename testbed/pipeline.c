@@ -3,11 +3,15 @@
  * for guests that have nothing installed.
  *
  *   pipeline STAGES ITEMS LOOPS      LOOPS: turns of a loop per item and stage
+ *   pipeline STAGES 5s LOOPS         as many items as there are seconds for
  *
- * Prints how long it took, in milliseconds. */
+ * Prints how many items there were and how long they took, in milliseconds. */
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { STAGES_MAX = 64 };
@@ -19,7 +23,18 @@ struct queue {
 };
 
 static struct queue queues[STAGES_MAX + 1];
-static long stages, items, loops;
+static long stages, loops;
+/* Once the time is over: how many there were. */
+static atomic_long items;
+static long limit_ms;
+static struct timespec began;
+
+static long passed_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000;
+}
 
 static void set(struct queue *queue, int full)
 {
@@ -35,6 +50,9 @@ static void *stage(void *argument)
 {
     long number = (long)argument;
     for (long item = 0; item < items; item++) {
+        /* This item is the last: the stages behind it wait for it, and learn so before they have it. */
+        if (number == 0 && limit_ms > 0 && passed_ms() >= limit_ms)
+            items = item + 1;
         if (number > 0)
             set(&queues[number], 0);
         for (volatile long turn = 0; turn < loops; turn++)
@@ -47,12 +65,16 @@ static void *stage(void *argument)
 
 int main(int count, char **words)
 {
-    if (count != 4 || (stages = atol(words[1])) < 1 || stages > STAGES_MAX || (items = atol(words[2])) < 1 ||
-        (loops = atol(words[3])) < 0) {
-        fprintf(stderr, "usage: pipeline STAGES ITEMS LOOPS (1 to %d stages)\n", STAGES_MAX);
+    char *unit = "?";
+    long amount = count == 4 ? strtol(words[2], &unit, 10) : 0;
+    int timed = strcmp(unit, "s") == 0;
+    if (amount < 1 || amount > LONG_MAX / 1000 || (*unit != '\0' && !timed) || (stages = atol(words[1])) < 1 ||
+        stages > STAGES_MAX || (loops = atol(words[3])) < 0) {
+        fprintf(stderr, "usage: pipeline STAGES ITEMS|SECONDSs LOOPS (1 to %d stages)\n", STAGES_MAX);
         return 2;
     }
-    struct timespec began, ended;
+    items = timed ? LONG_MAX : amount;
+    limit_ms = timed ? amount * 1000 : 0;
     pthread_t threads[STAGES_MAX];
     clock_gettime(CLOCK_MONOTONIC, &began);
     for (long n = 0; n < stages; n++) {
@@ -64,7 +86,6 @@ int main(int count, char **words)
             return 1;
     for (long n = 0; n < stages; n++)
         pthread_join(threads[n], NULL);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    printf("%ld\n", (ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
+    printf("%ld items in %ld ms\n", (long)items, passed_ms());
     return 0;
 }

@@ -12,8 +12,8 @@ check "pure cgroup v2" [ "$(grep -c cgroup /proc/mounts)" = 1 ]
 check "the TSC is the clock" grep -q tsc /sys/devices/system/clocksource/clocksource0/current_clocksource
 before=$(state)
 
-# One thread waits for the other, thousands of times: what retention is for.
-pipeline='dd if=/dev/zero bs=512 count=40000 2>/dev/null | cat | cat >/dev/null'
+# One waits for the other, thousands of times: what retention is for. For three seconds, on a machine of any speed.
+pipeline='timeout 3 dd if=/dev/zero bs=512 2>/dev/null | cat | cat >/dev/null'
 
 gleaner doctor --json >/tmp/doctor.json 2>/tmp/doctor.txt
 check "doctor ends with 0" [ $? = 0 ]
@@ -36,13 +36,13 @@ check "a command that is not there: 127" [ $? = 127 ]
 # kill -9 in the middle: the guardian undoes, the program goes on.
 gleaner run -- sh -c 'touch /tmp/began; while [ ! -f /tmp/go ]; do usleep 100000; done; echo survived >/tmp/survived' 2>/dev/null &
 main=$!
-check "the program began" within 20 [ -f /tmp/began ]
+check "the program began" within 60 [ -f /tmp/began ]
 kill -9 $main
 wait $main 2>/dev/null
 no_journal() { [ -z "$(find /run/gleaner -name "*.journal")" ]; }
-check "the guardian undoes what a killed Gleaner did" within 10 no_journal
+check "the guardian undoes what a killed Gleaner did" within 60 no_journal
 touch /tmp/go
-check "the program survives a kill -9 of Gleaner" within 10 [ -f /tmp/survived ]
+check "the program survives a kill -9 of Gleaner" within 60 [ -f /tmp/survived ]
 gleaner restore >/tmp/restore.txt 2>&1
 check "restore ends with 0" [ $? = 0 ]
 same "everything is as it was" "$before"

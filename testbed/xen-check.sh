@@ -35,7 +35,7 @@ refused() {
 held() {
     words=$1
     shift
-    gleaner host run --xen "$@" --for 3s --json /tmp/slice.json >/tmp/out 2>&1 &
+    gleaner host run --xen "$@" --for 12s --json /tmp/slice.json >/tmp/out 2>&1 &
     check "run $*: read back as '$words'" soon now_has "$words"
     now
     wait $!

@@ -8,7 +8,7 @@
 #   --binary FILE      put FILE into dom0's PATH as `gleaner`
 #   --sched NAME       Xen's scheduler: credit (default) or credit2
 #   --xen FILE         another hypervisor than Debian's, built from the same source: Debian's has no RTDS
-#   --timeout SECONDS  default 240: then it is killed, however it is
+#   --timeout SECONDS  default 480: then it is killed, however it is
 #
 # stdout: what SCRIPT wrote. Exit status: SCRIPT's own; 77 where the packages cannot be had; 124 if the time was up; 125
 # if Xen or dom0 did not come up (the console is printed to stderr). Nothing is installed: packages are unpacked below
@@ -21,7 +21,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 say() { printf 'xen: %s\n' "$*" >&2; }
 usage() { say "$*"; sed -n '4,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
 
-binary="" sched=credit hypervisor="" timeout=240 script=""
+binary="" sched=credit hypervisor="" timeout=480 script=""
 while [[ $# -gt 0 ]]; do
     case $1 in
         --binary | --sched | --xen | --timeout)

@@ -144,9 +144,9 @@ fn guest_of_the_test_bed_with_two_busy_vcpus() {
     let kernel = PathBuf::from(line.trim_end().split_once(' ').expect("a kernel 6.1").1);
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("busy.sh");
-    std::fs::write(&script, "while :; do :; done &\nwhile :; do :; done &\nsleep 170\n").unwrap();
+    std::fs::write(&script, "while :; do :; done &\nwhile :; do :; done &\nsleep 230\n").unwrap();
     let guest = Command::new(root.join("testbed/guest.sh"))
-        .args(["--timeout", "180", "--memory", "256"])
+        .args(["--timeout", "240", "--memory", "256"])
         .args([kernel.as_os_str(), script.as_os_str(), "2".as_ref()])
         .stdout(Stdio::null())
         .spawn()
@@ -171,7 +171,7 @@ fn guest_of_the_test_bed_with_two_busy_vcpus() {
         (busy.count() == 2).then_some(vm)
     };
     let mut found = None;
-    comes_true_within(Duration::from_secs(150), || {
+    comes_true_within(Duration::from_secs(210), || {
         found = find();
         found.is_some()
     });

@@ -71,13 +71,13 @@ fn guest_scenario_from_end_to_end() {
     assert_eq!(runs.len(), 4, "once");
     for run in runs {
         assert_eq!((&run["exit_status"], &run["output"]), (&Value::from(0), &Value::Null), "{run}");
-        assert!(run["checksum"].is_string() && run["checksum"] == runs[0]["checksum"], "the same work: {run}");
+        assert!(run["checksum"].is_string(), "the program's own result: {run}");
         assert_eq!(run["left_behind"], Value::Array(vec![]), "nothing is left in the guest: {run}");
         assert_eq!(run["run"]["restored"], true, "{run}");
         for figure in ["wall_ns", "host_wall_ns", "host_cpu_ns", "items_per_second"] {
             assert!(run[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {run}");
         }
-        // Managed runs say so.
+        // Managed runs say so: the program lasts long enough for Gleaner to begin, on any machine.
         assert_eq!(run["run"]["cpu_time_ns"].is_null(), run["policy"] == "off", "{run}");
         let neighbour = &run["background"][0];
         let rate = &neighbour["items_per_second"];
@@ -145,7 +145,7 @@ fn guest_that_panics_is_reported_with_its_console() {
 fn guest_that_hangs_is_not_waited_for() {
     // The second run hangs, and the third finds a VM that was booted anew.
     let folder =
-        one_vm("[ -e /tmp/second ] && sleep 1000; echo >/tmp/second", "warmup_rounds = 1\nrun_timeout = \"3s\"");
+        one_vm("[ -e /tmp/second ] && sleep 1000; echo >/tmp/second", "warmup_rounds = 1\nrun_timeout = \"15s\"");
     let (output, report) = run(folder.path());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -153,7 +153,7 @@ fn guest_that_hangs_is_not_waited_for() {
     let runs = report["runs"].as_array().unwrap();
     let statuses: Vec<&Value> = runs.iter().map(|run| &run["exit_status"]).collect();
     assert_eq!(statuses, [&Value::from(0), &Value::from(124), &Value::from(0)], "{report}");
-    assert!(runs[1]["failure"].as_str().unwrap().contains("run_timeout (3s)"), "{}", runs[1]);
+    assert!(runs[1]["failure"].as_str().unwrap().contains("run_timeout (15s)"), "{}", runs[1]);
     assert_eq!(report["vms"][0]["boots"], 2, "{}", report["vms"]);
     let row = &report["summary"][0];
     assert_eq!((&row["n"], &row["failed"]), (&Value::from(1), &Value::from(1)), "{row}");
@@ -177,6 +177,7 @@ fn guest_hands_back_a_commands_metric_and_result() {
     assert_eq!((&first["failure"], &first["output"]), (&Value::Null, &Value::Null));
     assert!(second["failure"].as_str().is_some_and(|why| why.contains("no match")), "{second}");
     assert!(second["output"].is_string() && second["exit_status"] == 0, "{second}");
+    assert!(first["checksum"].is_string() && first["checksum"] == second["checksum"], "the same work: {second}");
     assert_eq!(report["summary"][0]["failed"], 1, "{}", report["summary"]);
 }
 
@@ -184,7 +185,7 @@ fn guest_hands_back_a_commands_metric_and_result() {
 fn in_the_middle(folder: &Path) -> (Child, u32) {
     let mut runner = runner(&folder.join("scenario.toml"), &folder.join("out.json"));
     let mut runner = runner.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let end = Instant::now() + Duration::from_secs(100);
+    let end = Instant::now() + Duration::from_secs(240);
     loop {
         assert!(Instant::now() < end && runner.try_wait().unwrap().is_none(), "the runner did not come to a run");
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", runner.id())).unwrap_or_default();
@@ -211,9 +212,9 @@ fn cgroups_of(runner: u32) -> Vec<PathBuf> {
     all
 }
 
-/// Whether it holds within some seconds.
+/// Whether it holds within a minute.
 fn soon(what: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         if what() {
             return true;
