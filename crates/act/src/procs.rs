@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn a_zombie_is_not_alive() {
-        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let start_time = process_start_time(pid).unwrap();
         assert!(is_alive(pid, start_time) && !is_alive(pid, start_time + 1));
         child.kill().unwrap();
         // Killed, and not reaped before the end.
-        let noticed = (0..500).any(|_| {
+        let noticed = (0..6_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             !is_alive(pid, start_time)
         });
@@ -182,7 +182,7 @@ mod tests {
     fn a_process_is_alive_as_long_as_a_thread_of_it_is() {
         let pid = without_its_first_thread();
         let becomes = |alive: bool, zombie: bool| {
-            (0..500).any(|_| {
+            (0..6_000).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 let state = of_stat(&format!("/proc/{pid}/stat"), |stat| stat.state());
                 let start_time = process_start_time(pid).unwrap();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn adopted_are_those_that_came_after() {
-        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let start_time = process_start_time(pid).unwrap();
         let found = [start_time, start_time + 1].map(|since| adopted_since(since).contains(&pid));
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn own_descendants_are_found_by_lists_of_children_where_the_kernel_keeps_them() {
-        let mut child = std::process::Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().unwrap();
         let shell = i32::try_from(child.id()).unwrap();
         // Other tests of this process may start and end children meanwhile.
-        let found = (0..1_000).find_map(|_| {
+        let found = (0..12_000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             let all = own_descendants()?;
             let below = all.iter().copied().find(|pid| parents_of_all().get(pid) == Some(&shell));
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn members_are_descendants_and_whoever_is_marked() {
-        let mut marked = std::process::Command::new("sleep").arg("30").env(RUN_ID_VARIABLE, "test-1").spawn().unwrap();
+        let mut marked = std::process::Command::new("sleep").arg("600").env(RUN_ID_VARIABLE, "test-1").spawn().unwrap();
         let pid = i32::try_from(marked.id()).unwrap();
         // Between fork and exec the child still has this process's environment.
-        let found = (0..200).any(|_| {
+        let found = (0..6_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             members(None, "test-1").contains(&pid)
         });

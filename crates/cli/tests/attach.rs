@@ -4,8 +4,9 @@ mod common;
 
 use common::machine::{idle_values, threads_of};
 use common::program::Program;
-use common::{Said, comes_true, finish, gleaner, is_root, pid_of, send};
+use common::{Killed, Said, comes_true, finish, gleaner, is_root, pid_of, send, text_of};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 fn attach(args: &[&str], json: &Path) -> Said {
@@ -22,32 +23,36 @@ fn it_watches_and_retains_what_runs_already_and_leaves_it_as_it_was_on_this_mach
     let json = folder.path().join("attach.json");
     let (before, mut program) = (idle_values(), Program::start());
     let pid = program.pid().to_string();
-    // Another profile retains nothing where yielding threads are all there is and a halted vCPU answers as soon.
-    let args = ["--pid", &pid, "--for", "1s", "--no-trial", "--profile", "latency"];
-    attach(&args, &json).with_status(0).naming(&["attached to process", &pid]);
-    let report = report(&json);
-    assert_eq!((report["attached"].as_bool(), report["restored"].as_bool()), (Some(true), Some(true)), "{report}");
-    assert!(report["cpu_time_ns"].as_u64().unwrap() > 0 && report["threads_max"].as_u64().unwrap() > 1, "{report}");
-    let decisions = report["decisions"].as_array().unwrap();
-    assert!(decisions.iter().any(|decision| decision["action"] == "retain"), "{report}");
-    assert!(decisions.iter().all(|decision| decision["action"] != "deactivate"), "{report}");
-    assert_eq!(idle_values(), before);
-    assert!(program.is_running(), "attaching ended the program");
+    // Another profile retains nothing where yielding threads are all there is and a halted vCPU answers as soon. On a
+    // busy machine it may take a while.
+    let retains = ["1s", "5s", "25s"].into_iter().any(|time| {
+        let args = ["--pid", &pid, "--for", time, "--no-trial", "--profile", "latency"];
+        attach(&args, &json).with_status(0).naming(&["attached to process", &pid]);
+        let report = report(&json);
+        assert_eq!((report["attached"].as_bool(), report["restored"].as_bool()), (Some(true), Some(true)), "{report}");
+        let decisions = report["decisions"].as_array().unwrap();
+        assert!(decisions.iter().all(|decision| decision["action"] != "deactivate"), "{report}");
+        assert_eq!(idle_values(), before);
+        assert!(program.is_running(), "attaching ended the program");
+        let is_seen = report["cpu_time_ns"].as_u64() > Some(0) && report["threads_max"].as_u64() > Some(1);
+        is_seen && decisions.iter().any(|decision| decision["action"] == "retain")
+    });
+    assert!(retains, "{}", report(&json));
     program.ends_well();
 }
 
 #[test]
 fn it_ends_with_what_it_is_attached_to() {
     let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("attach.json");
+    let [json, said] = ["attach.json", "said"].map(|name| folder.path().join(name));
     let program = Program::start();
-    let pid = program.pid().to_string();
-    let ended = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        program.ends_well();
-    });
-    attach(&["--pid", &pid, "--policy", "observe"], &json).with_status(0);
-    ended.join().unwrap();
+    let mut command = gleaner(["attach", "--pid", &program.pid().to_string(), "--policy", "observe", "--json"]);
+    let attached = command.arg(&json).stdin(Stdio::null()).stderr(std::fs::File::create(&said).unwrap()).spawn();
+    let mut attached = Killed(attached.unwrap());
+    assert!(comes_true(|| text_of(&said).contains("attached to process")), "{}", text_of(&said));
+    program.ends_well();
+    assert!(comes_true(|| attached.0.try_wait().unwrap().is_some()), "it does not end");
+    assert!(attached.0.wait().unwrap().success(), "{}", text_of(&said));
     assert_eq!(report(&json)["means"]["retention"], serde_json::Value::Null);
 }
 
@@ -89,23 +94,28 @@ fn a_cgroups_processes_are_watched_as_they_come() {
     let enters = |program: &Program| std::fs::write(folder.join("cgroup.procs"), program.pid().to_string()).unwrap();
     enters(&programs[0]);
     let out = tempfile::tempdir().unwrap();
-    let json = out.path().join("attach.json");
+    let [json, said] = ["attach.json", "said"].map(|name| out.path().join(name));
     let unit = folder.file_stem().unwrap().to_str().unwrap().to_owned();
-    let attached = std::thread::spawn({
-        let json = json.clone();
-        move || attach(&["--unit", &unit, "--for", "2s", "--policy", "observe"], &json)
+    let counted = |programs: &[Program]| programs.iter().map(|program| threads_of(program.pid()).len() as u64).sum();
+    // Each time another one comes. It may take a while until a window has seen it.
+    let is_seen = [1, 5, 25].into_iter().any(|seconds| {
+        let mut command = gleaner(["attach", "--unit", &unit, "--policy", "observe", "--json"]);
+        let attached = command.arg(&json).stdin(Stdio::null()).stderr(std::fs::File::create(&said).unwrap()).spawn();
+        let mut attached = Killed(attached.unwrap());
+        assert!(comes_true(|| text_of(&said).contains("attached to ")), "{}", text_of(&said));
+        let others: u64 = counted(&programs);
+        programs.push(Program::start());
+        enters(&programs[programs.len() - 1]);
+        // A thread of each comes and goes.
+        assert!(comes_true(|| counted(&programs) > others + 6));
+        std::thread::sleep(Duration::from_secs(seconds));
+        send(pid_of(&attached.0), libc::SIGTERM);
+        assert!(attached.0.wait().unwrap().success(), "{}", text_of(&said));
+        report(&json)["threads_max"].as_u64() > Some(others + 4)
     });
-    std::thread::sleep(Duration::from_millis(500));
-    programs.push(Program::start());
-    enters(&programs[1]);
-    std::thread::sleep(Duration::from_millis(500));
-    let both: usize = programs.iter().map(|program| threads_of(program.pid()).len()).sum();
-    attached.join().unwrap().with_status(0);
     programs.into_iter().for_each(Program::ends_well);
     assert!(comes_true(|| std::fs::remove_dir(&folder).is_ok()));
-    // Threads come and go; one program alone has half as many.
-    let seen = report(&json)["threads_max"].as_u64().unwrap();
-    assert!(seen >= both as u64 && seen < 2 * both as u64, "{seen} of {both}");
+    assert!(is_seen, "{}", report(&json));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::machine::{cgroups_of_run, journals_of_run};
 use common::unprivileged::{Unprivileged, json};
-use common::{GLEANER, Killed, Said, comes_true, finish, gleaner, is_root, pid_of, run, send, text_of};
+use common::{GLEANER, Killed, Said, comes_true, finish, gleaner, is_root, lasting, pid_of, run, send, text_of};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -149,11 +149,14 @@ fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
 #[test]
 fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let user = Unprivileged::new();
-    let run = ["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"];
+    let run = |user: &Unprivileged| {
+        let words = ["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep $0; exit 3"];
+        lasting(|seconds| finish(user.gleaner(&words).arg(seconds))).with_status(3)
+    };
     let strict = ["run", "--retain-for", "1ms", "--strict", "--", "echo", "ran"];
     // A file instead of a folder.
     fs::write(user.state(), "").unwrap();
-    finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "runtime/gleaner"]);
+    run(&user).naming(&["nothing is changed", "runtime/gleaner"]);
     finish(&mut user.gleaner(&strict)).with_status(125).saying("").naming(&["--strict", "runtime/gleaner"]);
     finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["runtime/gleaner"]);
     finish(&mut user.gleaner(&["doctor"])).with_status(0);
@@ -172,7 +175,7 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let entry = format!(r#"{{"file-value":{{"path":"{path}","had":"lead","set":"gold"}}}}"#);
     let forged = Journal::dead().with(&entry) + "\n";
     fs::write(user.state().join("1-1.journal"), &forged).unwrap();
-    finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "belongs to user 0"]);
+    run(&user).naming(&["nothing is changed", "belongs to user 0"]);
     finish(&mut user.gleaner(&strict)).with_status(125).saying("").naming(&["belongs to user 0"]);
     finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["belongs to user 0"]);
     finish(&mut user.gleaner(&["doctor"])).with_status(0).naming(&[]);
@@ -190,14 +193,14 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     // A folder that others may write to.
     user.make_folder(&user.state());
     fs::set_permissions(user.state(), fs::Permissions::from_mode(0o770)).unwrap();
-    finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "others may write"]);
+    run(&user).naming(&["nothing is changed", "others may write"]);
     fs::remove_dir(user.state()).unwrap();
     // A runtime folder in which nothing can be made.
     fs::set_permissions(user.runtime(), fs::Permissions::from_mode(0o500)).unwrap();
-    finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "Permission denied"]);
+    run(&user).naming(&["nothing is changed", "Permission denied"]);
     // One that is root's, as under `su`, is not asked.
     chown(user.runtime(), Some(0), Some(0)).unwrap();
-    let said = finish(&mut user.gleaner(&run)).with_status(3);
+    let said = run(&user);
     assert!(!said.stderr.contains("nothing is changed"), "{said:#?}");
 }
 
@@ -259,9 +262,8 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
         if kept {
             assert_eq!(text_of(&path), text, "a journal that is kept is kept as it is");
             // A run beside it says so, and goes on.
-            let said =
-                finish(&mut user.gleaner(&["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"]))
-                    .with_status(3);
+            let run = ["run", "--retain-for", "1ms", "--", "sh", "-c", "sleep $0; exit 3"];
+            let said = lasting(|seconds| finish(user.gleaner(&run).arg(seconds))).with_status(3);
             assert_eq!(said.stderr.contains("t.journal"), status == 1, "{said:#?}");
             fs::remove_file(path).unwrap();
         }
@@ -325,18 +327,8 @@ fn read_only_cgroups_are_done_without() {
     if !is_root() {
         gleaner_testing::skip!("needs root");
     }
-    let said = with_read_only_cgroups(&[
-        "run",
-        "--retain",
-        "yielding",
-        "--retain-for",
-        "1ms",
-        "--json",
-        "--",
-        "sh",
-        "-c",
-        "sleep 0.2; exit 3",
-    ]);
+    let run = ["run", "--retain", "yielding", "--retain-for", "1ms", "--json", "--", "sh", "-c", "sleep $0; exit 3"];
+    let said = lasting(|seconds| with_read_only_cgroups(&[&run[..], &[seconds]].concat()));
     let said = said.with_status(3).naming(&["Read-only file system", "cpu.idle"]);
     let report = json(&said);
     assert_eq!((&report["means"]["placement"], &report["restored"]), (&"affinity".into(), &true.into()), "{report}");
@@ -359,7 +351,7 @@ fn one_vcpu_is_enough_for_a_sensible_answer() {
         let report = json(&said);
         assert_eq!((&report["vcpus"], &report["restored"]), (&1.into(), &true.into()), "{report}");
     }
-    let said = on_one(&["run", "--", "sh", "-c", "sleep 0.2; exit 3"]).with_status(3);
+    let said = lasting(|seconds| on_one(&["run", "--", "sh", "-c", "sleep $0; exit 3", seconds])).with_status(3);
     assert!(said.stderr.contains("of 1 vCPUs used"), "{said:#?}");
     let said = on_one(&["probe", "--samples", "50", "--json"]).with_status(0).naming(&["two vCPUs"]);
     let report = json(&said);

@@ -4,7 +4,7 @@ mod common;
 
 use common::daemon::{Daemon, RETAINED, WATCHED, group};
 use common::program::Program;
-use common::{comes_true, finish, gleaner, is_root};
+use common::{Said, comes_true, finish, gleaner, is_root};
 use std::path::Path;
 
 #[test]
@@ -167,7 +167,7 @@ fn a_daemon_that_may_not_load_bpf_looks_into_proc_and_says_so_machine() {
         gleaner_testing::skip!("needs root");
     }
     // In a PID namespace of its own the kernel's numbers are others.
-    let run = |observer: &str| {
+    let run = |observer: &str, seconds: &str| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("g.toml");
         let keys = format!("[daemon]\nobserver = \"{observer}\"\nretain = \"yielding\"\n[group.a]\npid = 1\n");
@@ -175,12 +175,15 @@ fn a_daemon_that_may_not_load_bpf_looks_into_proc_and_says_so_machine() {
         let mut daemon = gleaner(["daemon", "--config", file.to_str().unwrap()]);
         daemon.arg("--state-dir").arg(folder.path().join("state"));
         let mut command = std::process::Command::new("unshare");
-        command.args(["--pid", "--fork", "--mount-proc", "timeout", "--preserve-status", "3"]);
+        command.args(["--pid", "--fork", "--mount-proc", "timeout", "--preserve-status", seconds]);
         command.arg(daemon.get_program()).args(daemon.get_args());
         finish(&mut command)
     };
-    run("bpf").with_status(1).naming(&["PID namespace"]);
-    run("auto").with_status(0).naming(&["observing through /proc", "PID namespace", "managing one group"]);
+    run("bpf", "60").with_status(1).naming(&["PID namespace"]);
+    // It is ended once it has begun.
+    let begins = |said: &Said| said.stderr.contains("managing one group");
+    let said = ["3", "12", "48"].into_iter().map(|seconds| run("auto", seconds)).find(begins).expect("it begins");
+    said.with_status(0).naming(&["observing through /proc", "PID namespace"]);
 }
 
 #[test]

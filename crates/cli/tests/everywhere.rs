@@ -3,7 +3,7 @@
 mod common;
 
 use common::terminal::Terminal;
-use common::{GLEANER, finish, gleaner};
+use common::{GLEANER, finish, gleaner, lasting};
 
 const ESCAPE: &str = "\x1b[";
 
@@ -60,9 +60,11 @@ fn quiet_leaves_json_and_errors() {
 
 #[test]
 fn verbose_says_what_happens_inside() {
-    let run = ["run", "--retain-for", "1ms", "--policy", "retain", "-q"];
-    let program = ["--", "sh", "-c", "sleep 0.5"];
-    let said = |more: &[&str]| finish(&mut gleaner(run.iter().chain(more).chain(&program))).with_status(0).stderr;
+    let run = ["run", "--retain-for", "1ms", "--policy", "retain"];
+    let said = |more: &[&str]| {
+        let words = [&run[..], more, &["--", "sleep"]].concat();
+        lasting(|seconds| finish(gleaner(&words).arg(seconds))).with_status(0).stderr
+    };
     assert!(!said(&[]).contains("DEBUG"));
     assert!(said(&["-vv"]).contains("DEBUG"));
 }

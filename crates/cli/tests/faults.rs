@@ -8,7 +8,7 @@ use common::daemon::{Daemon, RETAINED, WATCHED, group};
 use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::seccomp::refusing_bpf;
-use common::{comes_true, finish, run};
+use common::{comes_true, finish, lasting, run};
 use gleaner_act::{FileValue, Journal};
 use std::fs;
 use std::io::Write;
@@ -99,9 +99,12 @@ fn bpf_refused_half_way_leaves_nothing_changed_machine() {
     // Creating and filling maps, loading programs, attaching them in the old way and the new, types.
     for bpf_command in [0, 2, 5, 17, 18, 28] {
         for (means, instead) in [("idle-poll", "instead of idle-poll"), ("yielding", "observing through /proc")] {
-            let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; sleep 0.3; exit 3"]);
-            refusing_bpf(&mut command, bpf_command);
-            let said = finish(&mut command).with_status(3).saying("ran\n");
+            let said = lasting(|seconds| {
+                let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; sleep $0; exit 3", seconds]);
+                refusing_bpf(&mut command, bpf_command);
+                finish(&mut command)
+            });
+            let said = said.with_status(3).saying("ran\n");
             // Without maps and programs there is nothing to go on with.
             let refused = said.stderr.contains(instead);
             assert!(refused || ![0, 5].contains(&bpf_command), "command {bpf_command}, {means}: {said:#?}");

@@ -4,12 +4,14 @@ mod common;
 
 use common::machine::guardian_of;
 use common::vm::Vm;
-use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
+use common::{comes_true, finish, gleaner, own_pid, pid_of, send, text_of};
 use gleaner_act::{Journal, SliceOutcome, Slices};
 use gleaner_model::Nanos;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn agent(more: &[&str]) -> Child {
@@ -29,7 +31,8 @@ fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
     let json = dir.path().join("run.json");
     let mut agent = agent(&["--slice", "1ms", "--json", json.to_str().unwrap()]);
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]));
-    std::thread::sleep(Duration::from_millis(1500));
+    // A dozen windows, with slices and after them.
+    std::thread::sleep(Duration::from_secs(3));
     send(pid_of(&agent), libc::SIGTERM);
     assert_eq!(agent.wait().unwrap().code(), Some(0));
     assert_eq!(vm.slices(), before);
@@ -57,16 +60,29 @@ fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_mac
     let before = vm.slices();
     let pid = own_pid().to_string();
     let fixed = ["host", "run", "--vm", &pid, "--slice", "5ms"];
-    let turns = ["--in-turn", "1ms,3ms", "--interval", "100ms", "--lead", "200ms", "--turn", "300ms", "--passes", "2"];
+    let turns = ["--in-turn", "1ms,3ms", "--interval", "100ms", "--lead", "200ms", "--turn", "1s", "--passes", "2"];
     let mut command = gleaner(fixed.iter().chain(&turns).chain(&["--json"]).copied());
     let agent = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Each in its turn.
-    for slice in [5, 1, 3].map(Nanos::from_millis) {
-        assert!(comes_true(|| vm.slices() == [slice; 2]), "{slice}");
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let output = agent.wait_with_output().unwrap();
+            over.store(true, Ordering::Relaxed);
+            output
+        }
+    });
+    // Each has a second twice, and is looked for all the time. It ends by itself.
+    let mut wanted =
+        vec![vec![Nanos::from_millis(5); 2], vec![Nanos::from_millis(1); 2], vec![Nanos::from_millis(3); 2]];
+    while !over.load(Ordering::Relaxed) {
+        let now = vm.slices();
+        wanted.retain(|slices| *slices != now);
+        std::thread::sleep(Duration::from_millis(5));
     }
-    // It ends by itself.
-    let output = agent.wait_with_output().unwrap();
+    let output = ends.join().unwrap();
     assert_eq!((output.status.code(), vm.slices()), (Some(0), before));
+    assert!(wanted.is_empty(), "never in force: {wanted:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let in_turn = &report["in_turn"];
     assert_eq!(in_turn["lead_ns"], 200_000_000);
@@ -316,7 +332,10 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     // pid.
     let name = format!("firecracker-{}", own_pid());
     let mut command = gleaner(["host", "run", "--slice", "1ms", "--interval", "100ms", "--vm", &name]);
-    let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let said = folder.path().join("said");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let mut agent = command.spawn().unwrap();
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     let nameless = Nameless::start(&name);
     let pid = nameless.0.id().to_string();
@@ -324,11 +343,13 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(vm.slices(), [Nanos::from_millis(1); 2]);
     drop(vm);
+    let told = || text_of(&said).lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
+    assert!(comes_true(|| told() > 0), "{}", text_of(&said));
+    // Some more windows.
     std::thread::sleep(Duration::from_secs(2));
     send(pid_of(&agent), libc::SIGTERM);
-    let said = String::from_utf8(agent.wait_with_output().unwrap().stderr).unwrap();
-    let told = said.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
-    assert_eq!(told, 1, "once, not in each window: {said}");
+    agent.wait().unwrap();
+    assert_eq!(told(), 1, "once, not in each window: {}", text_of(&said));
     let named = finish(gleaner(["host", "run", "--for", "300ms"]).args(["--vm", &pid]));
     named.with_status(2).naming(&["no vCPU threads", &pid, "debug-threads=on"]);
 }

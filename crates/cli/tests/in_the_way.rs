@@ -5,7 +5,7 @@
 mod common;
 
 use common::unprivileged::Unprivileged;
-use common::{GLEANER, Said, finish, is_root, run};
+use common::{GLEANER, Said, finish, is_root, lasting, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,8 +38,9 @@ fn a_proc_without_the_machines_files_costs_nobody_a_run() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        |what: &str, strict: &str| format!("{what} || exit 90; {RUN} {strict} -- sh -c 'echo ran; sleep 0.8; exit 3'");
+    let script = |what: &str, strict: &str, seconds: &str| {
+        format!("{what} || exit 90; {RUN} {strict} -- sh -c 'echo ran; sleep {seconds}; exit 3'")
+    };
     fs::write(folder.path().join("empty"), "").unwrap();
     fs::write(folder.path().join("garbage"), "cpu0 1\nno\u{1}thing\n").unwrap();
     for (what, why) in [
@@ -53,11 +54,12 @@ fn a_proc_without_the_machines_files_costs_nobody_a_run() {
         ("mount -t tmpfs none /sys", ""),
         ("mount -t tmpfs none /proc && mount -t tmpfs none /sys", "/proc"),
     ] {
-        let said = in_namespaces(&["-mpf"], folder.path(), &script(what, "")).with_status(3).saying("ran\n");
+        let said = lasting(|seconds| in_namespaces(&["-mpf"], folder.path(), &script(what, "", seconds)));
+        let said = said.with_status(3).saying("ran\n");
         assert!(said.stderr.contains(why), "{what}: {said:#?}");
         if !why.is_empty() {
             assert_eq!(said.stderr.matches("unmanaged").count(), 1, "{what}: {said:#?}");
-            in_namespaces(&["-mpf"], folder.path(), &script(what, "--strict"))
+            in_namespaces(&["-mpf"], folder.path(), &script(what, "--strict", "0"))
                 .with_status(125)
                 .saying("")
                 .naming(&["--strict"]);
@@ -97,9 +99,10 @@ fn what_a_means_lacks_is_named_and_the_next_one_is_used_on_this_machine() {
             }
         }
         let left = in_order.iter().find(|name| available(&report, name).0);
-        let run =
-            format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'sleep 1.5; exit 3'");
-        let used = json(&in_namespaces(&["-m"], folder.path(), &run).with_status(3))["means"]["retention"].clone();
+        let run = format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c");
+        let said =
+            lasting(|seconds| in_namespaces(&["-m"], folder.path(), &format!("{run} 'sleep {seconds}; exit 3'")));
+        let used = json(&said.with_status(3))["means"]["retention"].clone();
         assert_eq!(used.as_str(), left.copied(), "{what}");
     }
     assert!(tried > 0, "{whole}");
@@ -114,9 +117,11 @@ fn folders_that_cannot_be_written_cost_nobody_a_run() {
     for what in ["mount -t tmpfs -o ro none /run", "mount -t tmpfs -o ro none /run; mount -t tmpfs -o ro none /tmp"] {
         // In a clone below /tmp that hides the binary too.
         let what = format!("exec 9<$G; G=/proc/self/fd/9; {what}");
-        let script = format!("{what}; {RUN} -- sh -c 'echo ran; sleep 0.8; exit 3'");
-        let said = in_namespaces(&["-m"], folder.path(), &script).with_status(3).saying("ran\n");
-        said.naming(&["nothing is changed", "/run/gleaner"]);
+        let said = lasting(|seconds| {
+            let script = format!("{what}; {RUN} -- sh -c 'echo ran; sleep {seconds}; exit 3'");
+            in_namespaces(&["-m"], folder.path(), &script)
+        });
+        said.with_status(3).saying("ran\n").naming(&["nothing is changed", "/run/gleaner"]);
         let strict = format!("{what}; {RUN} --strict -- echo ran");
         in_namespaces(&["-m"], folder.path(), &strict)
             .with_status(125)
@@ -133,18 +138,22 @@ fn the_proc_of_another_pid_namespace_is_recognized() {
     let folder = tempfile::tempdir().unwrap();
     // The outer /proc, in which pid 1 is the machine's init.
     for policy in ["observe", "consolidate", "full"] {
-        let script = format!("{RUN} --policy {policy} --json $W/x.json -- sh -c 'sleep 0.8; exit 3'");
-        let said = in_namespaces(&["-pf"], folder.path(), &script)
-            .with_status(3)
-            .naming(&["another PID namespace", "unmanaged"]);
+        let said = lasting(|seconds| {
+            let options = format!("--policy {policy} --json $W/x.json");
+            in_namespaces(&["-pf"], folder.path(), &format!("{RUN} {options} -- sh -c 'sleep {seconds}; exit 3'"))
+        });
+        let said = said.with_status(3).naming(&["another PID namespace", "unmanaged"]);
         let report = fs::read_to_string(folder.path().join("x.json")).unwrap();
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         assert_eq!(report["threads_max"], serde_json::Value::Null, "{said:#?}");
         assert_eq!(report["warnings"].as_array().unwrap().len(), 1, "{report}");
     }
     // With one of its own it is managed.
-    let script = format!("{RUN} --json $W/x.json -- sh -c 'sleep 0.8; exit 3'");
-    in_namespaces(&["-pf", "--mount-proc"], folder.path(), &script).with_status(3);
+    let said = lasting(|seconds| {
+        let script = format!("{RUN} --json $W/x.json -- sh -c 'sleep {seconds}; exit 3'");
+        in_namespaces(&["-pf", "--mount-proc"], folder.path(), &script)
+    });
+    said.with_status(3);
     let report = fs::read_to_string(folder.path().join("x.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert!((1..=4).contains(&report["threads_max"].as_u64().unwrap()), "{report}");
@@ -178,8 +187,11 @@ fn a_containers_own_cpu_numbers_are_not_taken_for_the_kernels() {
         }
         let mounts = mounts.concat();
         let on_last = format!("taskset -c {} {RUN} --observer {observer}", last.0);
-        let script = format!("{mounts} {on_last} --json $W/x.json -- sh -c 'sleep 0.8; exit 3'");
-        let said = in_namespaces(&["-m"], folder.path(), &script).with_status(3);
+        let said = lasting(|seconds| {
+            let script = format!("{mounts} {on_last} --json $W/x.json -- sh -c 'sleep {seconds}; exit 3'");
+            in_namespaces(&["-m"], folder.path(), &script)
+        });
+        let said = said.with_status(3);
         assert!(
             said.stderr.contains(why) && (!why.is_empty() || said.stderr.contains("of 1 vCPUs")),
             "{online:?}: {said:#?}"
@@ -244,7 +256,7 @@ fn the_program_finds_what_the_caller_had() {
 #[test]
 fn limits_that_were_meant_for_the_program_do_not_end_gleaner() {
     let user = Unprivileged::new();
-    let computes = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.8; echo ran; exit 3";
+    let computes = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep $0; echo ran; exit 3";
     for (limit, why) in [
         (&["--fsize=0"][..], ""),
         (&["--fsize=0:unlimited"], ""),
@@ -272,7 +284,8 @@ fn limits_that_were_meant_for_the_program_do_not_end_gleaner() {
     ] {
         let mut behind = vec!["prlimit"];
         behind.extend(limit);
-        let said = finish(&mut user.behind(&behind, &["run", "--retain-for", "5ms", "--", "sh", "-c", computes]));
+        let run = ["run", "--retain-for", "5ms", "--", "sh", "-c", computes];
+        let said = lasting(|seconds| finish(user.behind(&behind, &run).arg(seconds)));
         // Too few processes are too few for the program's own, too: its shell says so.
         let refused = said.stderr.contains("Cannot fork");
         assert!(said.status == Some(3) && said.stdout == "ran\n" || refused, "{limit:?}: {said:#?}");
@@ -383,7 +396,8 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     for most in 1..=6 {
         fs::write(group.0.join("pids.max"), most.to_string()).unwrap();
         // `finish` fails where somebody panicked.
-        group.run(&format!("exec {RUN} -- sleep 0.8")).with_status(0).naming(&["unmanaged", "pids.max"]);
+        let said = lasting(|seconds| group.run(&format!("exec {RUN} -- sleep {seconds}")));
+        said.with_status(0).naming(&["unmanaged", "pids.max"]);
         group.run(&format!("exec {RUN} --policy off -- true")).with_status(0);
         group.run(&format!("exec {RUN} --strict -- true")).with_status(125).naming(&["--strict"]);
         group.run("exec $G ab -n 2 -- true");
@@ -403,7 +417,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     }
     // With room it is managed as ever.
     fs::write(group.0.join("pids.max"), "4000").unwrap();
-    let said = group.run(&format!("exec {RUN} -- sleep 0.8")).with_status(0);
+    let said = lasting(|seconds| group.run(&format!("exec {RUN} -- sleep {seconds}"))).with_status(0);
     assert!(!said.stderr.contains("unmanaged"), "{said:#?}");
 }
 
@@ -420,7 +434,8 @@ fn a_group_with_little_memory_keeps_it_for_the_program() {
         let Some(group) = group(bytes) else {
             gleaner_testing::skip!("no group with a memory limit can be made here");
         };
-        let said = group.run(&format!("exec {RUN} -- sh -c 'sleep 0.8; exit 3'")).with_status(3);
+        let said =
+            lasting(|seconds| group.run(&format!("exec {RUN} -- sh -c 'sleep {seconds}; exit 3'"))).with_status(3);
         assert_eq!(said.stderr.contains("MiB of memory"), unmanaged, "{said:#?}");
     }
 }
@@ -437,9 +452,10 @@ fn yielding_threads_never_spend_the_programs_quota() {
     let user = Unprivileged::new();
     // Without privilege they would be in the program's group; with it they are above.
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-    let said = group.run(&format!("exec {nobody} {} run --retain-for 1ms -- sleep 0.8", user.binary().display()));
+    let run = format!("exec {nobody} {} run --retain-for 1ms", user.binary().display());
+    let said = lasting(|seconds| group.run(&format!("{run} -- sleep {seconds}")));
     said.with_status(0).naming(&["nothing is retained", "CPU quota (0.5 CPUs by"]);
-    let said = group.run(&format!("exec {RUN} -- sleep 0.8")).with_status(0);
+    let said = lasting(|seconds| group.run(&format!("exec {RUN} -- sleep {seconds}"))).with_status(0);
     assert!(!said.stderr.contains("quota"), "{said:#?}");
 }
 

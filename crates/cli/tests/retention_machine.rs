@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::machine::{guardian_of, idle_values, journals_of_run, state_of, why_not_kept_awake};
-use common::{GLEANER, Killed, comes_true, finish, is_root, pid_of, run, send};
+use common::machine::{busy_share, guardian_of, idle_values, journals_of_run, state_of, why_not_kept_awake};
+use common::{GLEANER, Killed, comes_true, finish, is_root, lasting, pid_of, run, send};
 use serde_json::Value;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -37,6 +37,10 @@ fn idle_periods_are_retained_and_end_sooner_on_this_machine() {
     if probe.status != Some(0) {
         gleaner_testing::skip!("needs BPF: {}", probe.stderr);
     }
+    // Where others take the vCPUs, none is idle for long, and whoever is woken waits for them.
+    if busy_share() > 0.2 {
+        gleaner_testing::skip!("needs a machine with idle time");
+    }
     let pairs: Vec<[Value; 2]> = (0..3).map(|_| ["observe", "retain"].map(request_reply)).collect();
     let [without, with] = [0, 1].map(|way| pairs.iter().map(|pair| pair[way].clone()).collect::<Vec<Value>>());
     let halts = |reports: &[Value]| median(reports, |report| per_s(report, "halts"));
@@ -66,15 +70,19 @@ fn a_progress_figure_decides_on_this_machine() {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
     haltpoll_is_free!();
+    // On a vCPU that is never idle nothing is tried.
+    if busy_share() > 0.2 {
+        gleaner_testing::skip!("needs a machine with idle time");
+    }
     let folder = tempfile::tempdir().unwrap();
     let [file, counter] = ["run.json", "done"].map(|name| folder.path().join(name));
-    let last_step = |unpolled: u32, polled: u32| {
+    let last_step = |seconds: u32, unpolled: u32, polled: u32| {
         let script = format!(
             "(i=0; while read now <{parameter}; do
                 [ \"$now\" = {had} ] && i=$((i + {unpolled})) || i=$((i + {polled}))
                 echo $i >{done}.new; mv {done}.new {done}; sleep 0.002
             done) & counter=$!
-            {GLEANER} workload relay --threads 2 --for 3s; kill $counter",
+            {GLEANER} workload relay --threads 2 --for {seconds}s; kill $counter",
             had = had.trim(),
             done = counter.display()
         );
@@ -85,11 +93,20 @@ fn a_progress_figure_decides_on_this_machine() {
         let last = report["decisions"].as_array().unwrap().last().cloned().unwrap_or_default();
         (report["means"]["retention"] == "haltpoll").then_some(last)
     };
-    let (Some(slower), Some(faster)) = (last_step(1000, 100), last_step(100, 1000)) else {
-        gleaner_testing::skip!("needs the haltpoll governor");
-    };
-    assert_eq!(slower["action"], "release", "{slower}");
-    assert_eq!(faster["action"], "retain", "{faster}");
+    // How long it takes until it is tried is the machine's affair.
+    for (unpolled, polled, action) in [(1000, 100, "release"), (100, 1000, "retain")] {
+        let mut steps = Vec::new();
+        for seconds in [3, 12, 48] {
+            let Some(step) = last_step(seconds, unpolled, polled) else {
+                gleaner_testing::skip!("needs the haltpoll governor");
+            };
+            steps.push(step);
+            if steps[steps.len() - 1]["action"] == action {
+                break;
+            }
+        }
+        assert_eq!(steps[steps.len() - 1]["action"], action, "{steps:?}");
+    }
 }
 
 /// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.
@@ -191,11 +208,13 @@ fn a_value_that_somebody_else_sets_meanwhile_stays_theirs_on_this_machine() {
 fn changes_nothing(words: &[&str], means: &str, files: &str) {
     let before = idle_values();
     let during = finish(Command::new("sh").args(["-c", &format!("cat {files}")])).stdout;
-    let script = format!("sleep 0.5; cat {files}");
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).args([GLEANER, "run", "--retain-for", "1ms", "--no-trial", "--policy", "retain"]);
-    command.args(["--retain", means, "--", "sh", "-c", &format!("{script}; exit 7")]);
-    let said = finish(&mut command).with_status(7).saying(&during);
+    let script = format!("sleep $0; cat {files}; exit 7");
+    let said = lasting(|seconds| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args([GLEANER, "run", "--retain-for", "1ms", "--no-trial", "--policy", "retain"]);
+        finish(command.args(["--retain", means, "--", "sh", "-c", &script, seconds]))
+    });
+    let said = said.with_status(7).saying(&during);
     assert!(!said.stderr.contains("run `gleaner restore`"), "{said:#?}");
     assert_eq!(idle_values(), before);
 }
@@ -213,6 +232,13 @@ fn root_that_lacks_a_privilege_changes_nothing_on_this_machine() {
             changes_nothing(namespace, means, &all);
         }
     }
+}
+
+/// Whether a process has a journal open that is in no folder any more.
+fn has_removed_journal(pid: i32) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    names.any(|name| name.to_string_lossy().ends_with(".journal (deleted)"))
 }
 
 #[test]
@@ -236,7 +262,7 @@ fn a_journal_that_somebody_removed_is_undone_after_a_kill_on_this_machine() {
             send(first, libc::SIGKILL);
             assert!(comes_true(|| guardian_of(pid).is_some_and(|now| now != first)));
             // It is handed the file a moment after it is there.
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(comes_true(|| guardian_of(pid).is_some_and(has_removed_journal)));
         }
         send(pid, libc::SIGKILL);
         child.0.wait().unwrap();

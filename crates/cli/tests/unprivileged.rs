@@ -5,7 +5,7 @@ mod common;
 
 use common::machine::journals_of_run;
 use common::unprivileged::{Unprivileged, json};
-use common::{Killed, comes_true, finish, pid_of, send};
+use common::{Killed, comes_true, finish, lasting, pid_of, send};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,8 +14,8 @@ use std::process::Stdio;
 #[test]
 fn without_privilege_weaker_means_are_used_and_named() {
     let user = Unprivileged::new();
-    let said =
-        finish(&mut user.gleaner(&["run", "--retain-for", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; exit 3"]));
+    let run = ["run", "--retain-for", "1ms", "--json", "--", "sh", "-c", "sleep $0; exit 3"];
+    let said = lasting(|seconds| finish(user.gleaner(&run).arg(seconds)));
     let said = said.with_status(3).naming(&["instead of cpu.idle", "/proc", "BPF"]);
     let report = json(&said);
     assert_eq!(
@@ -27,15 +27,8 @@ fn without_privilege_weaker_means_are_used_and_named() {
     assert_eq!(report["restored"], true);
     assert!(!user.state().exists(), "its journal is left");
     // Without a runtime folder it is a private one in /tmp.
-    let mut command = user.gleaner(&[
-        "run",
-        "--retain-for",
-        "1ms",
-        "--",
-        "sh",
-        "-c",
-        "sleep 0.3; ls -d /tmp/gleaner-$(id -u); exit 4",
-    ]);
+    let wait = "until ls -d /tmp/gleaner-$(id -u) 2>/dev/null; do sleep 0.05; done; exit 4";
+    let mut command = user.gleaner(&["run", "--retain-for", "1ms", "--", "sh", "-c", wait]);
     let said = finish(command.env_remove("XDG_RUNTIME_DIR")).with_status(4);
     let folder = said.stdout.trim();
     assert!(folder.starts_with("/tmp/gleaner-"), "{said:#?}");
@@ -60,12 +53,12 @@ fn a_name_in_tmp_that_another_user_has_taken_is_left_alone() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     }
     let user = Unprivileged::new();
-    let own = format!("sleep 0.5; ls -d /tmp/gleaner-{victim}-*; exit 3");
+    let own = format!("until ls -d /tmp/gleaner-{victim}-* 2>/dev/null; do sleep 0.05; done; exit 3");
     let tried: [&[&str]; 3] =
         [&["run", "--retain-for", "1ms", "-q", "--", "sh", "-c", &own], &["status"], &["restore"]];
     let said = tried.map(|arguments| {
         let mut command = std::process::Command::new("timeout");
-        command.args(["10", "setpriv", &format!("--reuid={victim}"), &format!("--regid={victim}"), "--clear-groups"]);
+        command.args(["60", "setpriv", &format!("--reuid={victim}"), &format!("--regid={victim}"), "--clear-groups"]);
         finish(command.arg(user.binary()).args(arguments).env_remove("XDG_RUNTIME_DIR").current_dir("/"))
     });
     let asked = listener.accept();
@@ -96,7 +89,7 @@ fn without_privilege_what_is_asked_for_by_name_is_refused() {
 #[test]
 fn without_privilege_a_killed_run_is_undone_too() {
     let user = Unprivileged::new();
-    let mut command = user.gleaner(&["run", "--retain-for", "1ms", "-q", "--", "sh", "-c", "sleep 1; exit 0"]);
+    let mut command = user.gleaner(&["run", "--retain-for", "1ms", "-q", "--", "sleep", "600"]);
     let child = Killed(command.process_group(0).stdout(Stdio::null()).spawn().unwrap());
     assert!(comes_true(|| !journals_of_run(&user.state(), pid_of(&child.0)).is_empty()));
     send(pid_of(&child.0), libc::SIGKILL);
@@ -133,8 +126,8 @@ fn a_set_user_id_program_keeps_its_rights_and_its_status() {
     std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let shell = shell.to_str().unwrap();
     for options in [&[][..], &["--policy", "consolidate"], &["--retain", "yielding"]] {
-        let program = ["--", shell, "-p", "-c", "id -u; sleep 0.3; exit 3"];
-        let mut command = user.gleaner(&[&["run", "--retain-for", "1ms"][..], options, &program].concat());
-        finish(&mut command).with_status(3).saying("0\n");
+        let program = ["--", shell, "-p", "-c", "id -u; sleep $0; exit 3"];
+        let run = [&["run", "--retain-for", "1ms"][..], options, &program].concat();
+        lasting(|seconds| finish(user.gleaner(&run).arg(seconds))).with_status(3).saying("0\n");
     }
 }

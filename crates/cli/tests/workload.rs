@@ -90,7 +90,7 @@ fn progress(line: &str) -> Option<(u64, u64)> {
 fn progress_rises_and_its_last_line_is_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.json");
-    let arguments = ["independent", "--granularity", "10us", "--for", "100ms", "--progress-every", "10ms", "--json"];
+    let arguments = ["independent", "--granularity", "10us", "--for", "2s", "--progress-every", "10ms", "--json"];
     let said = finish(workload(&arguments).arg(&file)).with_status(0);
     let lines: Vec<(u64, u64)> = said.stdout.lines().filter_map(progress).collect();
     assert!(lines.len() >= 2 && lines.is_sorted(), "{said:#?}");
@@ -100,7 +100,7 @@ fn progress_rises_and_its_last_line_is_the_whole() {
 
 #[test]
 fn progress_has_a_name_where_one_is_given() {
-    let arguments = ["independent", "--for", "50ms", "--progress-every", "10ms", "--progress-name", "a-1"];
+    let arguments = ["independent", "--for", "1s", "--progress-every", "10ms", "--progress-name", "a-1"];
     let said = finish(&mut workload(&arguments)).with_status(0);
     let named: Vec<&str> = said.stdout.lines().filter(|line| line.starts_with("progress ")).collect();
     assert!(!named.is_empty(), "{said:#?}");

@@ -15,7 +15,8 @@ const COMPUTE_US: u64 = 150;
 const RUNS: usize = 6;
 /// CPU seconds per second that others may use in a run that counts.
 const MAX_OTHERS: f64 = 0.1;
-const MAX_DISTURBED: u32 = 120;
+/// ... and how often it is tried until enough of them were undisturbed.
+const MAX_DISTURBED: u32 = 60;
 /// /proc/stat counts in these.
 const TICK_NS: f64 = 1e7;
 
@@ -80,7 +81,7 @@ fn holds_in_one_of_the_runs(
         }
         assert!(failures.len() < RUNS, "in none of {RUNS} runs:\n  {}", failures.join("\n  "));
     }
-    panic!("other processes kept the vCPUs busy all the time; undisturbed runs:\n  {}", failures.join("\n  "));
+    gleaner_testing::skip!("needs a machine with idle time: undisturbed runs\n  {}", failures.join("\n  "));
 }
 
 /// The figures themselves, for `--nocapture`.

@@ -11,7 +11,7 @@ use support::{Player, alone, bpf_expected, my_cpus, play};
 const RUNS: usize = 6;
 /// Runs in which the vCPUs were hardly idle, because others were at work, say nothing.
 const PERIODS_MIN: u64 = 200;
-const MAX_DISTURBED: u32 = 120;
+const MAX_DISTURBED: u32 = 60;
 
 #[test]
 fn player() {
@@ -62,7 +62,7 @@ fn expect(role: &str, expected: impl Fn(f64) -> bool) {
         found.push(share);
         assert!(found.len() < RUNS, "of idle periods of {role}, interrupts ended {found:?}");
     }
-    panic!("other processes kept the vCPUs busy all the time; of idle periods, interrupts ended {found:?}");
+    gleaner_testing::skip!("needs a machine with idle time: of idle periods, interrupts ended {found:?}");
 }
 
 #[test]

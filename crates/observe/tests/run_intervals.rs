@@ -49,18 +49,37 @@ fn compute() {
 }
 
 fn observing(bpf: bool, tids: &[i32]) -> (RunIntervals, IntervalsWindow) {
-    let mut observer = RunIntervals::new(&RunIntervalsConfig { bpf, capacity: 4, ..RunIntervalsConfig::default() });
-    observer.watch(tids);
-    std::thread::sleep(Duration::from_millis(500));
-    let window = observer.window();
-    (observer, window)
+    observing_until(bpf, tids, |_| true)
+}
+
+/// The window of a first half second, or longer ones, until there was enough in it: a busy machine gives these threads
+/// little.
+fn observing_until(
+    bpf: bool,
+    tids: &[i32],
+    enough: impl Fn(&IntervalsWindow) -> bool,
+) -> (RunIntervals, IntervalsWindow) {
+    let look = |ms| {
+        let mut observer = RunIntervals::new(&RunIntervalsConfig { bpf, capacity: 4, ..RunIntervalsConfig::default() });
+        observer.watch(tids);
+        std::thread::sleep(Duration::from_millis(ms));
+        let window = observer.window();
+        (observer, window)
+    };
+    [500, 2_000, 8_000].into_iter().map(look).find(|(_, window)| enough(window)).unwrap_or_else(|| look(30_000))
 }
 
 #[test]
 fn two_that_compute_on_one_cpu_are_preempted_and_seen_to_compete_machine() {
     let threads = pinned(2, compute);
     for bpf in [true, false] {
-        let (observer, window) = observing(bpf, &threads.tids);
+        let enough = |window: &IntervalsWindow| {
+            window.threads.iter().all(|thread| {
+                let counted = thread.intervals.as_ref();
+                thread.runs > 2 && counted.is_none_or(|of| of.preempted.count() > 2 && of.off_preempted.count() > 1)
+            })
+        };
+        let (observer, window) = observing_until(bpf, &threads.tids, enough);
         if bpf && observer.source() == Source::Procfs {
             gleaner_testing::skipped(format_args!("needs BPF: {}", observer.refusal().unwrap()));
             continue;
@@ -79,7 +98,7 @@ fn two_that_compute_on_one_cpu_are_preempted_and_seen_to_compete_machine() {
             assert!(intervals.off_preempted.count() > 1);
         }
         let mut competition = observer.competition().unwrap();
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(60);
         let both = || {
             let found = competition.wait(Duration::from_millis(200));
             found.iter().any(|cpu| threads.tids.iter().all(|tid| cpu.tids.contains(tid)))
@@ -94,7 +113,10 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
         (0..50).for_each(|_| compute());
         std::thread::sleep(Duration::from_millis(2));
     });
-    let (mut observer, window) = observing(true, &threads.tids);
+    let enough = |window: &IntervalsWindow| {
+        window.threads[0].intervals.as_ref().is_none_or(|intervals| intervals.slept.count() > 10)
+    };
+    let (mut observer, window) = observing_until(true, &threads.tids, enough);
     if observer.source() == Source::Procfs {
         gleaner_testing::skip!("needs BPF: {}", observer.refusal().unwrap());
     }
@@ -108,7 +130,7 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
     // A slot is given back, and what it held is not the next thread's.
     let tid = threads.tids[0];
     drop(threads);
-    let next = pinned(1, || std::thread::sleep(Duration::from_millis(50)));
+    let next = pinned(1, || std::thread::sleep(Duration::from_secs(1)));
     observer.watch(&next.tids);
     std::thread::sleep(Duration::from_millis(120));
     let window = observer.window();
@@ -131,7 +153,11 @@ fn a_burst_goes_on_over_preemptions_machine() {
         }
         std::thread::sleep(Duration::from_millis(1));
     });
-    let (observer, window) = observing(true, &threads.tids);
+    let enough = |window: &IntervalsWindow| {
+        let mut counted = window.threads.iter().filter_map(|thread| thread.intervals.as_ref());
+        counted.all(|intervals| intervals.preempted.count() > 2 && intervals.bursts.count() > 0)
+    };
+    let (observer, window) = observing_until(true, &threads.tids, enough);
     if observer.source() == Source::Procfs {
         gleaner_testing::skip!("needs BPF: {}", observer.refusal().unwrap());
     }
@@ -161,7 +187,7 @@ fn two_without_a_slot_are_seen_to_compete_all_the_same_machine() {
     }
     assert_eq!(observer.left_out(), 2);
     let mut competition = observer.competition().unwrap();
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(60);
     let both = || {
         let found = competition.wait(Duration::from_millis(200));
         found.iter().any(|cpu| without.tids.iter().all(|tid| cpu.tids.contains(tid)))
@@ -181,7 +207,7 @@ fn more_threads_than_slots_are_left_to_proc_and_the_ended_say_so() {
         assert_eq!(observer.left_out(), 2);
     }
     drop(threads);
-    let all_ended = (0..500).any(|_| {
+    let all_ended = (0..30_000).any(|_| {
         std::thread::sleep(Duration::from_millis(2));
         observer.window().threads.iter().all(|thread| thread.ended)
     });

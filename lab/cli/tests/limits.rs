@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// With a workload, an hour long unless it has items.
@@ -45,10 +46,15 @@ fn started(command: &mut Command) -> Child {
     child
 }
 
-/// What a command says that is told to end, and does within the longest wait.
-fn ended_by(mut child: Child, signal: i32) -> Said {
-    // Some of the work is to be done.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+/// What a command says that is told to end once some of its work is done, which may take a while.
+fn ended_with(start: impl Fn() -> Child, signal: i32, done: impl Fn(&Said) -> bool) -> Said {
+    let ended = |ms| ended_by(start(), Duration::from_millis(ms), signal).with_status(130);
+    [300, 2_000, 10_000].into_iter().map(ended).find(done).expect("something is done")
+}
+
+/// What a command says that is told to end after this time, and does within the longest wait.
+fn ended_by(mut child: Child, after: Duration, signal: i32) -> Said {
+    std::thread::sleep(after);
     send(pid_of(&child), signal);
     let over = comes_true(|| child.try_wait().unwrap().is_some());
     if !over {
@@ -66,10 +72,11 @@ fn a_signal_ends_a_simulation_and_leaves_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let path = scenario(&folder, ENDLESS, "");
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let said = ended_by(started(lab(["sim", "run"]).arg(&path).arg("--json")), signal).with_status(130);
+        let has_items = |said: &Said| json(&said.stdout)["runs"][0]["vms"][0]["items"].as_u64() > Some(0);
+        let said = ended_with(|| started(lab(["sim", "run"]).arg(&path).arg("--json")), signal, has_items);
         let result = json(&said.stdout);
         assert_eq!((&result["stopped_by"], &result["runs"][0]["stopped"]), (&"interrupt".into(), &true.into()));
-        assert!(result["runs"][0]["vms"][0]["items"].as_u64().unwrap() > 0 && result["runs"][0]["complete"] == false);
+        assert_eq!(result["runs"][0]["complete"], false);
         said.naming(&["PARTIAL RESULT: a signal ended it", "The last run was ended at"]);
     }
 }
@@ -220,13 +227,15 @@ fn caches_end_when_they_are_told_to() {
     assert_eq!(json(&part.stdout)["stopped_by"], "max-time");
     part.naming(&["PARTIAL RESULT: --max-time ended it"]);
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let said = ended_by(started(lab(["cache", "run", "--trace"]).arg(&trace).args(long)), signal).with_status(130);
-        assert!(json(&said.stdout)["stopped_by"] == "interrupt" && accesses(&json(&said.stdout)) > 0);
+        let has_accesses = |said: &Said| accesses(&json(&said.stdout)) > 0;
+        let start = || started(lab(["cache", "run", "--trace"]).arg(&trace).args(long));
+        let said = ended_with(start, signal, has_accesses);
+        assert_eq!(json(&said.stdout)["stopped_by"], "interrupt");
     }
     run(&[&long[..], &["--warmup", "1G", "--max-accesses", "1M"]].concat())
         .with_status(1)
         .naming(&["within the warm-up"]);
-    let figure = ["cache", "reproduce", "micro:fig10", "--jobs", "1", "--max-time", "100ms"];
+    let figure = ["cache", "reproduce", "micro:fig10", "--jobs", "1", "--max-time", "1ms"];
     finish(&mut lab(figure)).with_status(1).saying("").naming(&["there is no result", "--mix"]);
 }
 
@@ -244,10 +253,9 @@ fn a_trace_without_an_end_is_judged_by_what_was_read() {
             while pipe.write_all(lines.as_bytes()).is_ok() {}
         })
     };
-    let said = ended_by(
-        started(lab(["cache", "classify", "--trace"]).arg(&pipe).args(["--max-accesses", "100G", "--json"])),
-        libc::SIGINT,
-    );
+    let endless = started(lab(["cache", "classify", "--trace"]).arg(&pipe).args(["--max-accesses", "100G", "--json"]));
+    // Some of the work is to be done.
+    let said = ended_by(endless, Duration::from_secs(2), libc::SIGINT);
     writer.join().unwrap();
     let result = json(&said.with_status(130).stdout);
     assert_eq!(result["stopped_by"], "interrupt");
@@ -263,7 +271,7 @@ fn a_silent_pipe_is_left_at_a_signal() {
     let mut command = lab(["cache", "classify", "--trace"]);
     let child = started(command.arg(&pipe));
     let _silent = File::options().read(true).write(true).open(&pipe).unwrap();
-    ended_by(child, libc::SIGTERM).with_status(130).naming(&["before there was a result"]);
+    ended_by(child, Duration::from_millis(300), libc::SIGTERM).with_status(130).naming(&["before there was a result"]);
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn who_waits_for_a_child_starts_the_next_one_with_all_it_had() {
     let mut journal = Journal::create(folder.path(), "test").unwrap();
     let mut placement = Placement::new(&base);
     let mut shell = std::process::Command::new("sh");
-    let mut shell = shell.args(["-c", "sleep 30; nproc"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut shell = shell.args(["-c", "sleep 600; nproc"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let shell_pid = i32::try_from(shell.id()).unwrap();
     let text = |path: String| std::fs::read_to_string(path).unwrap_or_default();
     let waiting = || {
@@ -137,7 +137,7 @@ fn who_waits_for_a_child_starts_the_next_one_with_all_it_had() {
         std::thread::sleep(std::time::Duration::from_millis(10));
         waiting()
     });
-    let child = child.take(1_000).flatten().next().expect("the shell waits for its child");
+    let child = child.take(6_000).flatten().next().expect("the shell waits for its child");
     placement.confine(&active, &[shell_pid, child], &mut journal).unwrap();
     assert_eq!((affinity_of(shell_pid), affinity_of(child)), (Some(base.clone()), Some(active)));
     let child = rustix::process::Pid::from_raw(child).unwrap();

@@ -324,14 +324,22 @@ mod tests {
         wanted.store(1_000_000, Relaxed);
         let ticks = || enforcer.costs().first().map_or(0, |cost| cost.ticks);
         let met = |enough: u64| {
-            (0..500).any(|_| {
+            (0..6_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
                 ticks() >= enough
             })
         };
+        // Not for so long that it must sleep.
+        let stood_still = || {
+            (0..600).any(|_| {
+                let before = ticks();
+                std::thread::sleep(Duration::from_millis(100));
+                ticks() == before
+            })
+        };
         assert!(met(20), "{:?}", enforcer.notes());
         wanted.store(0, Relaxed);
-        std::thread::sleep(Duration::from_millis(300));
+        assert!(stood_still(), "{:?}", enforcer.costs());
         let asleep = ticks();
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(ticks(), asleep);

@@ -319,7 +319,7 @@ mod tests {
         slices.set(tid, Nanos::from_millis(1), &mut journal).unwrap();
         drop(end);
         thread.join().unwrap();
-        let gone = (0..500).any(|_| {
+        let gone = (0..30_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(2));
             slices.set(tid, Nanos::from_millis(1), &mut journal).unwrap() == SliceOutcome::Gone
         });

@@ -222,12 +222,12 @@ mod tests {
         beat(50);
         assert_eq!(ticker.cost().ticks, 0);
         ticker.order(Nanos::from_millis(1));
-        let woken = (0..500).any(|_| {
+        let woken = (0..6_000).any(|_| {
             beat(10);
             ticker.cost().ticks >= 20
         });
         ticker.order(Nanos::ZERO);
-        beat(50);
+        ticks_when_it_stood_still(&ticker);
         let before = ticker.cost();
         beat(100);
         let after = ticker.cost();
@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(before, after);
     }
 
-    /// Comes true within ten seconds, while the owner beats or does not.
+    /// Comes true within a minute, while the owner beats or does not.
     fn comes_true(heartbeat: &AtomicU64, beats: bool, met: impl Fn() -> bool) -> bool {
-        (0..1_000).any(|_| {
+        (0..6_000).any(|_| {
             if beats {
                 heartbeat.store(now().0, Relaxed);
             }
@@ -250,7 +250,7 @@ mod tests {
     /// millisecond.
     fn ticks_when_it_stood_still(ticker: &Ticker) -> u64 {
         let mut last = ticker.cost().ticks;
-        for _ in 0..100 {
+        for _ in 0..600 {
             std::thread::sleep(std::time::Duration::from_millis(100));
             let ticks = ticker.cost().ticks;
             if std::mem::replace(&mut last, ticks) == ticks {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn wait_until(threads: &YieldingThreads, met: impl Fn(&RetainCounters) -> bool) -> bool {
-        (0..500).any(|_| {
+        (0..6_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             threads.beat();
             met(&threads.counters()[0])
@@ -375,7 +375,7 @@ mod tests {
         // As if the last beat were long ago.
         threads.heartbeat.store(0, Relaxed);
         let asleep = || state(threads.counters()[0].tid) == 'S';
-        let stopped = (0..500).any(|_| {
+        let stopped = (0..6_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             asleep()
         });
@@ -415,7 +415,7 @@ mod tests {
         assert!(std::path::Path::new(&format!("/proc/self/task/{tid}")).exists());
         drop(threads);
         // The kernel says that a thread has ended a moment before its entry is gone.
-        let gone = (0..500).any(|_| {
+        let gone = (0..30_000).any(|_| {
             std::thread::sleep(Duration::from_millis(2));
             !std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
         });
