@@ -55,8 +55,6 @@ def figures:
                {paper, simulated, agrees, fitted: (if .basis == "calibrated" then true else null end)}]]
     elif .schema == "gleaner.sim/1" then
         [.rows[] | [of(.vm, .workload, .beside, .slice, .policy), {items_per_s, speedup}]]
-    elif .schema == "gleaner.cache-class/1" then
-        [.programs[] | ["\(.name) | \(.class)", {llc_accesses_pki, llc_misses_pki, saved_ratio}]]
     elif .schema == null then
         # A line of a script's own: its words say what it is.
         [[([to_entries[] | select(.value | type == "string") | .value] | join(" | ")),

@@ -13,7 +13,7 @@ set -euo pipefail
 #   build  clang compiles the BPF program; libelf and zlib are libbpf's; the autotools build the copy of libelf that
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
-#          chromium reads the pages that gleaner report makes; valgrind records memory accesses. bubblewrap
+#          chromium reads the pages that gleaner report makes. bubblewrap
 #          is a container for the daemon. tmux is the terminal of gleaner top. prometheus brings promtool, which
 #          checks the alert rules. python3
 #          is a program with many threads, and checks pages. xz-utils and zstd unpack kernel modules.
@@ -26,7 +26,7 @@ set -euo pipefail
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
              autoconf automake autopoint gettext flex bison gawk libtool"
-    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap tmux
+    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium bubblewrap tmux
             prometheus python3 xz-utils zstd"
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3

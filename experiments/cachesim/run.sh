@@ -5,7 +5,7 @@
 #   experiments/cachesim/run.sh [QUANTA] [TRACES]     default: 10 quanta of 30 ms for each context, made-up programs
 #
 # At 10 quanta all five take about two hours of CPU time with made-up programs. With TRACES, a folder of recordings
-# (`gleaner-lab cache record`), far longer: accesses that hit the L1 are simulated too.
+# (docs/research/cachesim.md), far longer: accesses that hit the L1 are simulated too.
 . "$(dirname "$0")/../lib.sh" "$@"
 laboratory
 quanta=${1:-10}

@@ -42,7 +42,7 @@ macro_rules! described {
 /// Every schema, by name.
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
-        AbReport CacheClassReport CacheRecordReport CacheReport CaptureReport DoctorReport HostListReport
+        AbReport CaptureReport DoctorReport HostListReport
         HostProbeReport HostRunReport ProbeReport ReplayReport ReproductionReport
         RunReport ScenarioReport SimReport StatusReport SweepReport VerifyReport
         WorkloadReport XenListReport XenSliceReport

@@ -2,9 +2,9 @@
 
 use crate::show::Shown;
 use crate::{
-    AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
-    HostProbeReport, HostRunReport, ProbeReport, ReplayReport, ReproductionReport, RunReport, ScenarioReport,
-    SimReport, StatusReport, SweepReport, VerifyReport, WorkloadReport, XenListReport, XenSliceReport,
+    AbReport, CaptureReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReplayReport,
+    ReproductionReport, RunReport, ScenarioReport, SimReport, StatusReport, SweepReport, VerifyReport, WorkloadReport,
+    XenListReport, XenSliceReport,
 };
 use std::fmt;
 
@@ -24,9 +24,6 @@ macro_rules! contracts {
 
 contracts! {
     AbReport: "gleaner.ab/1",
-    CacheClassReport: "gleaner.cache-class/1",
-    CacheRecordReport: "gleaner.cache-record/1",
-    CacheReport: "gleaner.cache/1",
     CaptureReport: "gleaner.capture/1",
     DoctorReport: "gleaner.doctor/1",
     HostListReport: "gleaner.host-list/1",

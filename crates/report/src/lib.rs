@@ -5,10 +5,7 @@
 //! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.
 
 mod ab;
-mod cache;
-mod cache_record;
 mod capture;
-mod classify;
 mod contracts;
 mod doctor;
 mod dump;
@@ -32,10 +29,7 @@ mod workload;
 mod xen;
 
 pub use ab::{AbComparison, AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup, AbSpread};
-pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
-pub use cache_record::CacheRecordReport;
 pub use capture::CaptureReport;
-pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, Neighbour, StealFacts, Verdict};
 pub use dump::{DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpVcpu, DumpWindow};
 pub use host_list::{HostListReport, HostVcpu, HostVm};

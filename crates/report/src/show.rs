@@ -11,7 +11,7 @@ mod words;
 pub(crate) use chart::{
     Axis, Bar, Chart, Extent, GRID, INK, Look, MUTED, Mark, OUTLIER, Plane, SERIES, Shape, nth, quantile,
 };
-pub(crate) use chart::{Body, bytes_of, number, seconds};
+pub(crate) use chart::{Body, number, seconds};
 pub(crate) use table::{Row, Table, Value};
 pub(crate) use verdict::Verdict;
 

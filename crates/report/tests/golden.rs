@@ -6,8 +6,6 @@
 
 #[path = "golden/ab.rs"]
 mod ab;
-#[path = "golden/cache.rs"]
-mod cache;
 #[path = "golden/capture.rs"]
 mod capture;
 #[path = "golden/host.rs"]

@@ -25,7 +25,6 @@ fn every_schema_has_its_place_on_the_page() {
         "ab",
         "workload",
         "scenario",
-        "cache-class",
         "sim",
         "reproduction",
         "host-run",
@@ -33,8 +32,6 @@ fn every_schema_has_its_place_on_the_page() {
         "host-probe",
         "xen-list",
         "xen-slice",
-        "cache",
-        "cache-record",
         "sweep",
     ] {
         let needle = format!("gleaner.{schema}/1");

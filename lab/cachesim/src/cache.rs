@@ -3,10 +3,13 @@
 //! It knows nothing of the levels around it: [`Cache::access`] says hit or miss, [`Cache::fill`] brings a line in and
 //! hands out the one that had to go, and whoever calls decides where that goes. Addresses are line numbers (address /
 //! line length).
+//!
+//! A set's lines stand in the order of its recency stack, most recently used first, and empty ways stand last. So the
+//! stack costs no memory of its own: a hit moves a line to the front, an insertion at LRU leaves it at the end.
 
 use crate::geometry::Geometry;
 use crate::line::{ContextId, Line};
-use crate::policy::Replacement;
+use crate::policy::Policy;
 
 /// Why a line is brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,21 +22,21 @@ pub enum Fill {
     Prefetch,
 }
 
-/// A cache with the replacement policy `P`.
+/// A cache.
 #[derive(Clone, Debug)]
-pub struct Cache<P> {
+pub struct Cache {
     geometry: Geometry,
     ways: usize,
     set_mask: u64,
     lines: Vec<Line>,
-    policy: P,
+    policy: Policy,
     fills: u64,
     evictions: u64,
 }
 
-impl<P: Replacement> Cache<P> {
+impl Cache {
     /// An empty cache.
-    pub fn new(geometry: Geometry, policy: P) -> Self {
+    pub fn new(geometry: Geometry, policy: Policy) -> Self {
         Self {
             geometry,
             ways: geometry.ways(),
@@ -50,13 +53,8 @@ impl<P: Replacement> Cache<P> {
         self.geometry
     }
 
-    /// Its replacement policy.
-    pub fn policy(&self) -> &P {
-        &self.policy
-    }
-
-    /// Its replacement policy, to tell it about quanta.
-    pub fn policy_mut(&mut self) -> &mut P {
+    /// Where new lines go, to tell it about quanta.
+    pub fn policy_mut(&mut self) -> &mut Policy {
         &mut self.policy
     }
 
@@ -82,16 +80,13 @@ impl<P: Replacement> Cache<P> {
     pub fn access_line(&mut self, number: u64, write: bool) -> Option<Line> {
         let set = self.set_of(number);
         let ways = &mut self.lines[set * self.ways..(set + 1) * self.ways];
-        let Some(way) = ways.iter().position(|line| line.is(number)) else {
-            self.policy.on_miss(set);
-            return None;
-        };
+        let way = ways.iter().position(|line| line.is(number))?;
         let before = ways[way];
         ways[way].set_used();
         if write {
             ways[way].set_dirty();
         }
-        self.policy.on_hit(ways, way);
+        promote(ways, way);
         Some(before)
     }
 
@@ -101,7 +96,7 @@ impl<P: Replacement> Cache<P> {
         let set = self.set_of(number);
         let ways = &mut self.lines[set * self.ways..(set + 1) * self.ways];
         debug_assert!(!ways.iter().any(|line| line.is(number)), "{number:x} is there already");
-        let way = self.policy.victim(ways);
+        let way = bottom(ways);
         let evicted = ways[way];
         let mut line = Line::new(number, context);
         match why {
@@ -110,7 +105,9 @@ impl<P: Replacement> Cache<P> {
             Fill::Prefetch => line.set_prefetched(),
         }
         ways[way] = line;
-        self.policy.on_fill(set, ways, way, context);
+        if !self.policy.inserts_at_lru(context) {
+            promote(ways, way);
+        }
         self.fills += 1;
         self.evictions += u64::from(evicted.is_valid());
         evicted.is_valid().then_some(evicted)
@@ -130,20 +127,8 @@ impl<P: Replacement> Cache<P> {
         let set = self.set_of(number);
         let ways = &mut self.lines[set * self.ways..(set + 1) * self.ways];
         if let Some(way) = ways.iter().position(|line| line.is(number)) {
-            self.policy.on_hit(ways, way);
+            promote(ways, way);
         }
-    }
-
-    /// Takes a line out, if it is here.
-    #[inline]
-    pub fn invalidate(&mut self, number: u64) -> Option<Line> {
-        let set = self.set_of(number);
-        let ways = &mut self.lines[set * self.ways..(set + 1) * self.ways];
-        let way = ways.iter().position(|line| line.is(number))?;
-        let line = ways[way];
-        self.policy.on_invalidate(ways, way);
-        self.evictions += 1;
-        Some(line)
     }
 
     /// Whether a line is here. Changes nothing.
@@ -163,8 +148,26 @@ impl<P: Replacement> Cache<P> {
         self.fills
     }
 
-    /// Lines that had to go so far, by replacement and otherwise.
+    /// Lines that had to go so far.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
+}
+
+/// A used line goes to the top of the stack.
+#[inline]
+fn promote(ways: &mut [Line], way: usize) {
+    // By hand: `rotate_right` and `copy_within` call out to routines for long slices, even for the commonest case of
+    // all, a line that is at the top already.
+    let mut carried = ways[way];
+    for place in &mut ways[..=way] {
+        std::mem::swap(place, &mut carried);
+    }
+}
+
+/// The first empty way, else the bottom of the stack.
+#[inline]
+fn bottom(ways: &[Line]) -> usize {
+    let last = ways.len() - 1;
+    if ways[last].is_valid() { last } else { ways.iter().position(|line| !line.is_valid()).unwrap_or(last) }
 }

@@ -7,10 +7,9 @@
 //!                      DRAM
 //! ```
 //!
-//! A demand miss fills every level on its way. The private levels are not inclusive of each other. The L3 is inclusive
-//! of them (a line it evicts is taken out of the private levels too) or not, as configured; not by default, because an
-//! inclusive L3 that inserts at LRU would take lines out of the L1 that are used all the time, and nothing in the paper
-//! says that its caches were. A dirty line that is evicted is written to the level below, which allocates it if it is
+//! A demand miss fills every level on its way. No level is inclusive of another: an inclusive L3 that inserts at LRU
+//! would take lines out of the L1 that are used all the time, and nothing in the paper says that its caches were. A
+//! dirty line that is evicted is written to the level below, which allocates it if it is
 //! not there, and keeps its place in the recency stack if it is: a write-back is no reuse.
 //!
 //! A context runs on one core, and contexts share no memory, so there is no coherence.
@@ -19,8 +18,7 @@ use crate::cache::{Cache, Fill};
 use crate::dram::{Dram, DramConfig, DramCounters, Transfer};
 use crate::geometry::{Geometry, GeometryError, LINES_MAX};
 use crate::line::{ContextId, Line};
-use crate::policy::recency::Lru;
-use crate::policy::{Policy, PolicyKind, Replacement};
+use crate::policy::{Policy, PolicyKind};
 use crate::trace::Kind;
 
 /// Shape and latency of one level.
@@ -49,12 +47,8 @@ pub struct HierarchyConfig {
     pub l3: LevelConfig,
     /// Replacement policy of the last level.
     pub l3_policy: PolicyKind,
-    /// Whether the last level holds whatever the private levels hold.
-    pub inclusive: bool,
     /// Main memory.
     pub dram: DramConfig,
-    /// Feeds policies that use chance.
-    pub seed: u64,
 }
 
 impl HierarchyConfig {
@@ -72,9 +66,7 @@ impl HierarchyConfig {
             l2: level(256 << 10, 8, 6)?,
             l3: level(2 << 20, 16, 27)?,
             l3_policy,
-            inclusive: false,
             dram: DramConfig::default(),
-            seed: 1,
         })
     }
 
@@ -164,9 +156,9 @@ pub trait LlcWatch {
 impl LlcWatch for () {}
 
 struct Private {
-    l1i: Cache<Lru>,
-    l1d: Cache<Lru>,
-    l2: Cache<Lru>,
+    l1i: Cache,
+    l1d: Cache,
+    l2: Cache,
 }
 
 /// The caches and memory.
@@ -174,7 +166,7 @@ pub struct Hierarchy<W = ()> {
     config: HierarchyConfig,
     line_bits: u32,
     private: Vec<Private>,
-    l3: Cache<Policy>,
+    l3: Cache,
     dram: Dram,
     counters: Vec<ContextCounters>,
     watch: W,
@@ -185,14 +177,14 @@ impl<W: LlcWatch> Hierarchy<W> {
     pub fn new(config: HierarchyConfig, watch: W) -> Result<Self, GeometryError> {
         config.validate()?;
         let private = (0..config.cores).map(|_| Private {
-            l1i: Cache::new(config.l1i.geometry, Lru),
-            l1d: Cache::new(config.l1d.geometry, Lru),
-            l2: Cache::new(config.l2.geometry, Lru),
+            l1i: Cache::new(config.l1i.geometry, Policy::new(&PolicyKind::Lru)),
+            l1d: Cache::new(config.l1d.geometry, Policy::new(&PolicyKind::Lru)),
+            l2: Cache::new(config.l2.geometry, Policy::new(&PolicyKind::Lru)),
         });
         Ok(Self {
             line_bits: config.l3.geometry.line_bits(),
             private: private.collect(),
-            l3: Cache::new(config.l3.geometry, config.l3_policy.build(config.l3.geometry, config.seed)?),
+            l3: Cache::new(config.l3.geometry, Policy::new(&config.l3_policy)),
             dram: Dram::new(config.dram),
             counters: vec![ContextCounters::default(); config.contexts],
             watch,
@@ -279,16 +271,7 @@ impl<W: LlcWatch> Hierarchy<W> {
         self.watch.filled(number, context, why);
         let Some(evicted) = evicted else { return };
         self.watch.evicted(evicted, context);
-        let mut dirty = evicted.is_dirty();
-        if self.config.inclusive {
-            for private in &mut self.private {
-                private.l1i.invalidate(evicted.number());
-                for line in [private.l1d.invalidate(evicted.number()), private.l2.invalidate(evicted.number())] {
-                    dirty |= line.is_some_and(Line::is_dirty);
-                }
-            }
-        }
-        if dirty {
+        if evicted.is_dirty() {
             self.counters[usize::from(evicted.context().0)].l3.writebacks += 1;
             self.dram.transfer(now, Transfer::Write);
         }
@@ -306,13 +289,8 @@ impl<W: LlcWatch> Hierarchy<W> {
         fetched
     }
 
-    /// The last level's policy, to tell it about quanta.
-    pub fn policy_mut(&mut self) -> &mut Policy {
-        self.l3.policy_mut()
-    }
-
     /// The last level.
-    pub fn l3(&self) -> &Cache<Policy> {
+    pub fn l3(&self) -> &Cache {
         &self.l3
     }
 
@@ -353,7 +331,7 @@ impl<W: LlcWatch> Hierarchy<W> {
     }
 
     /// A core's L1I, L1D and L2, for whoever checks their contents.
-    pub fn private_caches(&self, core: usize) -> [&Cache<Lru>; 3] {
+    pub fn private_caches(&self, core: usize) -> [&Cache; 3] {
         let private = &self.private[core];
         [&private.l1i, &private.l1d, &private.l2]
     }

@@ -10,12 +10,10 @@
 //!                    ├─ paging       virtual -> physical, page colours
 //!                    └─ hierarchy ─┬─ cache ── policy ──▶ insertion
 //!                                  └─ dram
-//! miss_ratio    a trace's miss-ratio curve in one pass
+//! reproduce     the paper's figures
 //! ```
 
 pub mod cache;
-pub mod cache_class;
-pub mod classify;
 pub mod core_model;
 pub mod dram;
 mod geometry;
@@ -23,7 +21,6 @@ pub mod hierarchy;
 pub mod insertion;
 mod line;
 pub mod machine;
-pub mod miss_ratio;
 pub mod paging;
 pub mod policy;
 pub mod prefetch;

@@ -2,8 +2,8 @@
 //! cache.
 //!
 //! ```text
-//! bit 63  62     61          60..59  58..54  53..46   45..0
-//!     dirty used prefetched  rrpv    unused  context  line number (address / line length)
+//! bit 63  62     61          60..54  53..46   45..0
+//!     dirty used prefetched  unused  context  line number (address / line length)
 //! ```
 
 /// A hardware context (one vCPU) that lines are filled for. At most 256 share a hierarchy.
@@ -14,8 +14,6 @@ pub struct ContextId(pub u8);
 pub const LINE_NUMBER_BITS: u32 = 46;
 const NUMBER: u64 = (1 << LINE_NUMBER_BITS) - 1;
 const CONTEXT_SHIFT: u32 = LINE_NUMBER_BITS;
-const RRPV_SHIFT: u32 = 59;
-const RRPV: u64 = 0b11 << RRPV_SHIFT;
 const PREFETCHED: u64 = 1 << 61;
 const USED: u64 = 1 << 62;
 const DIRTY: u64 = 1 << 63;
@@ -70,17 +68,6 @@ impl Line {
         self.0 & PREFETCHED != 0
     }
 
-    /// Re-reference prediction value, 0 (soon) to 3 (distant); only RRIP policies use it.
-    #[allow(clippy::cast_possible_truncation, reason = "two bits")]
-    pub fn rrpv(self) -> u8 {
-        ((self.0 & RRPV) >> RRPV_SHIFT) as u8
-    }
-
-    /// Sets the re-reference prediction value, 0 to 3.
-    pub fn set_rrpv(&mut self, rrpv: u8) {
-        self.0 = (self.0 & !RRPV) | (u64::from(rrpv) << RRPV_SHIFT & RRPV);
-    }
-
     pub(crate) fn set_dirty(&mut self) {
         self.0 |= DIRTY;
     }
@@ -112,13 +99,11 @@ mod tests {
     #[test]
     fn each_field_keeps_out_of_the_others() {
         let mut line = Line::new(0x3fff_ffff_fffe, ContextId(255));
-        line.set_rrpv(3);
         assert!(line.is(0x3fff_ffff_fffe) && !line.is(0x3fff_ffff_fffd) && line.is_valid());
         assert!(!line.is_dirty() && !line.is_used() && !line.is_prefetched());
-        line.set_rrpv(1);
         line.set_prefetched();
         line.set_dirty();
-        assert_eq!((line.number(), line.context(), line.rrpv()), (0x3fff_ffff_fffe, ContextId(255), 1));
+        assert_eq!((line.number(), line.context()), (0x3fff_ffff_fffe, ContextId(255)));
         assert!(line.is_dirty() && !line.is_used() && line.is_prefetched());
         line.set_used();
         assert!(line.is_dirty() && line.is_used() && !line.is_prefetched());

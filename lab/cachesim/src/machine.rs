@@ -59,9 +59,6 @@ const SKEW_CYCLES: u64 = 200;
 /// time has to pass. The longest, an XSAVE, has 256 lines, which lackey may call a load and a store each.
 const RECORDS_PER_INSTRUCTION_MAX: u32 = 512;
 
-/// Whoever watches is asked after so many batches of a trace.
-const BATCHES_BETWEEN_LOOKS: u32 = 16;
-
 /// Told when contexts change; what a context prefetcher needs besides [`LlcWatch`].
 pub trait SwitchHook<W> {
     /// `context` is about to run on `core`, at `cycle`.
@@ -122,10 +119,6 @@ struct Context {
     at: usize,
     /// Records since one with an instruction.
     without_instruction: u32,
-    /// Batches read since somebody looked.
-    batches: u32,
-    /// Records of the batches before this one.
-    taken: u64,
     /// Since the start, whatever has been reset.
     quanta_ended: u64,
     done: ContextOutcome,
@@ -236,16 +229,6 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
     /// Gives every context so many more quanta, or runs it to the end of its trace; on a core with fewer contexts one
     /// gets more. A trace's error ends the run, and what was counted is no result.
     pub fn run_quanta(&mut self, quanta: u64) -> Result<(), TraceError> {
-        self.run_quanta_while(quanta, |_, _| true).map(|_| ())
-    }
-
-    /// As [`Self::run_quanta`]; `go_on` is asked about every 65,536 records with their number and the furthest cycle.
-    /// Where it refuses, `false` comes back, and [`Self::outcome`] has what was counted.
-    pub fn run_quanta_while(
-        &mut self,
-        quanta: u64,
-        mut go_on: impl FnMut(u64, u64) -> bool,
-    ) -> Result<bool, TraceError> {
         self.quanta_due = self.quanta_due.saturating_add(quanta);
         while self.contexts.iter().any(|context| !context.done.over && context.quanta_ended < self.quanta_due) {
             let Some(core) = self.hindmost() else { break };
@@ -255,23 +238,9 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
             let others = (0..self.cores.len()).filter(|other| *other != core && self.is_live(*other));
             let next = others.map(|other| self.cores[other].clock.cycle()).min();
             let until = next.map_or(u64::MAX, |next| next.saturating_add(SKEW_CYCLES));
-            while !self.advance(core, until)? {
-                if !go_on(self.accesses(), self.cycle()) {
-                    return Ok(false);
-                }
-            }
+            self.advance(core, until)?;
         }
-        Ok(true)
-    }
-
-    /// Records taken from the traces since the start, whatever has been reset.
-    pub fn accesses(&self) -> u64 {
-        self.contexts.iter().map(|context| context.taken + context.at as u64).sum()
-    }
-
-    /// The furthest that a core's clock has got, cycles.
-    pub fn cycle(&self) -> u64 {
-        self.cores.iter().map(|core| core.clock.cycle()).max().unwrap_or(0)
+        Ok(())
     }
 
     /// Whether one of the core's contexts has a trace left.
@@ -320,21 +289,16 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         });
     }
 
-    /// Runs a core to a cycle, the end of its quantum, or the end of its trace; `false` where it is on the way, and
-    /// somebody may want to look.
-    fn advance(&mut self, index: usize, until_cycle: u64) -> Result<bool, TraceError> {
+    /// Runs a core to a cycle, the end of its quantum, or the end of its trace.
+    fn advance(&mut self, index: usize, until_cycle: u64) -> Result<(), TraceError> {
         let core = &mut self.cores[index];
-        let Some(running) = core.running else { return Ok(true) };
+        let Some(running) = core.running else { return Ok(()) };
         let context = &mut self.contexts[running.context];
         let id = context_id(running.context);
         let until_cycle = running.end_cycle.min(until_cycle);
         loop {
             let until = until_cycle.min(self.hook.due_cycle(index)).saturating_mul(TICKS_PER_CYCLE);
             while core.clock.now() < until {
-                if context.batches >= BATCHES_BETWEEN_LOOKS {
-                    context.batches = 0;
-                    return Ok(false);
-                }
                 let Some(record) = context.next()? else {
                     context.done.over = true;
                     break;
@@ -360,7 +324,7 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         if context.done.over || core.clock.has_reached(running.end_cycle) {
             self.switch_out(index, running);
         }
-        Ok(true)
+        Ok(())
     }
 
     fn switch_out(&mut self, index: usize, running: Running) {
@@ -445,8 +409,6 @@ impl Context {
             batch: Vec::with_capacity(BATCH),
             at: 0,
             without_instruction: 0,
-            batches: 0,
-            taken: 0,
             quanta_ended: 0,
             done: ContextOutcome::default(),
         }
@@ -455,11 +417,9 @@ impl Context {
     #[inline]
     fn next(&mut self) -> Result<Option<Record>, TraceError> {
         if self.at == self.batch.len() {
-            self.taken += self.at as u64;
             self.batch.clear();
             self.at = 0;
             self.trace.fill(&mut self.batch)?;
-            self.batches += 1;
         }
         let Some(record) = self.batch.get(self.at).copied() else { return Ok(None) };
         self.at += 1;

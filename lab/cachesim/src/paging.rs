@@ -11,29 +11,18 @@ use rustc_hash::FxHashMap;
 /// Page size, bits: 4 KiB.
 pub const PAGE_BITS: u32 = 12;
 
-/// Which frame a page gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameOrder {
-    /// One colour after the other, as pages are touched: the best case for a cache.
-    Consecutive,
-    /// A colour by chance, as from a long-used free list.
-    Scattered,
-}
-
 /// How pages get frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagingConfig {
-    /// In which order.
-    pub order: FrameOrder,
     /// For each context, the colours it may have; contexts beyond the list, and all if it is empty, may have any.
     pub colours: Vec<Vec<u32>>,
-    /// Feeds [`FrameOrder::Scattered`].
+    /// Feeds the choice: a colour by chance, as from a long-used free list.
     pub seed: u64,
 }
 
 impl Default for PagingConfig {
     fn default() -> Self {
-        Self { order: FrameOrder::Scattered, colours: Vec::new(), seed: 1 }
+        Self { colours: Vec::new(), seed: 1 }
     }
 }
 
@@ -71,14 +60,11 @@ const REMEMBERED: usize = 4096;
 /// Page tables of all contexts, and the free frames.
 pub struct Paging {
     colours: u64,
-    order: FrameOrder,
     allowed: Vec<Vec<u32>>,
     any: Vec<u32>,
     frames: FxHashMap<(ContextId, u64), u64>,
     /// Frames taken of each colour.
     taken: Vec<u64>,
-    /// For each context, whose turn it is among its colours.
-    turn: Vec<usize>,
     chance: fastrand::Rng,
     /// The last translations: (page with context, frame).
     remembered: Vec<(u64, u64)>,
@@ -103,12 +89,10 @@ impl Paging {
         }
         Ok(Self {
             colours: u64::from(colours),
-            order: config.order,
             allowed: config.colours.clone(),
             any: (0..colours).collect(),
             frames: FxHashMap::default(),
             taken: vec![0; colours as usize],
-            turn: vec![0; 256],
             chance: fastrand::Rng::with_seed(config.seed),
             remembered: vec![(u64::MAX, 0); REMEMBERED],
         })
@@ -139,11 +123,7 @@ impl Paging {
         }
         let index = usize::from(context.0);
         let allowed = self.allowed.get(index).unwrap_or(&self.any);
-        let colour = match self.order {
-            FrameOrder::Consecutive => allowed[self.turn[index] % allowed.len()],
-            FrameOrder::Scattered => allowed[self.chance.usize(..allowed.len())],
-        };
-        self.turn[index] += 1;
+        let colour = allowed[self.chance.usize(..allowed.len())];
         let frame = self.taken[colour as usize] * self.colours + u64::from(colour);
         self.taken[colour as usize] += 1;
         self.frames.insert((context, page), frame);
@@ -186,24 +166,22 @@ mod tests {
 
     #[test]
     fn every_page_has_a_frame_of_its_own_in_its_colours() {
-        for order in [FrameOrder::Consecutive, FrameOrder::Scattered] {
-            let colours = deal_colours(table_v_l3(), &[2, 1]).unwrap();
-            let config = PagingConfig { order, colours: colours.clone(), seed: 7 };
-            let mut paging = Paging::new(&config, table_v_l3()).unwrap();
-            let mut seen = HashSet::new();
-            for page in 0..5000_u64 {
-                for (context, colours) in (0..).map(ContextId).zip(&colours) {
-                    let physical = paging.translate(context, page << PAGE_BITS | 0x123);
-                    assert_eq!(physical & 0xfff, 0x123);
-                    assert!(colours.contains(&u32::try_from(physical >> PAGE_BITS & 31).unwrap()));
-                    assert!(seen.insert(physical));
-                    assert_eq!(paging.translate(context, page << PAGE_BITS), physical & !0xfff);
-                }
+        let colours = deal_colours(table_v_l3(), &[2, 1]).unwrap();
+        let config = PagingConfig { colours: colours.clone(), seed: 7 };
+        let mut paging = Paging::new(&config, table_v_l3()).unwrap();
+        let mut seen = HashSet::new();
+        for page in 0..5000_u64 {
+            for (context, colours) in (0..).map(ContextId).zip(&colours) {
+                let physical = paging.translate(context, page << PAGE_BITS | 0x123);
+                assert_eq!(physical & 0xfff, 0x123);
+                assert!(colours.contains(&u32::try_from(physical >> PAGE_BITS & 31).unwrap()));
+                assert!(seen.insert(physical));
+                assert_eq!(paging.translate(context, page << PAGE_BITS), physical & !0xfff);
             }
-            // The first pages have long been forgotten by the small table.
-            assert!(seen.contains(&paging.translate(ContextId(0), 0x123)));
-            assert_eq!(paging.pages(), 10_000);
         }
+        // The first pages have long been forgotten by the small table.
+        assert!(seen.contains(&paging.translate(ContextId(0), 0x123)));
+        assert_eq!(paging.pages(), 10_000);
     }
 
     #[test]

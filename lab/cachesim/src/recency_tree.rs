@@ -1,4 +1,4 @@
-//! An LRU stack of any depth in logarithmic time: "how deep is this line" and "which line is so deep".
+//! An LRU stack of any depth in logarithmic time: "which line is so deep".
 //!
 //! Lines stand in slots in the order of their last use; a Fenwick tree counts the taken slots. When the slots are used
 //! up, the lines move together (or the tree grows with them), so memory follows the number of lines, not of uses.
@@ -30,17 +30,16 @@ impl RecencyTree {
         self.live
     }
 
-    /// Puts a line on top. `moved` hears of every line whose place changes by that, this one included.
-    pub(crate) fn push(&mut self, line: u64, mut moved: impl FnMut(u64, Slot)) {
+    /// Puts a line on top.
+    pub(crate) fn push(&mut self, line: u64) {
         if self.next == self.lines.len() {
-            self.compact(&mut moved);
+            self.compact();
         }
         let slot = self.next;
         self.next += 1;
         self.live += 1;
         self.lines[slot] = line;
         self.add(slot, 1);
-        moved(line, slot as Slot);
     }
 
     /// Takes out the line in a slot.
@@ -51,17 +50,6 @@ impl RecencyTree {
         self.live -= 1;
         self.add(slot, u32::MAX);
         line
-    }
-
-    /// How many lines have been used since the one in `slot`: 0 for the top.
-    pub(crate) fn depth(&self, slot: Slot) -> usize {
-        let mut at = slot as usize + 1;
-        let mut below = 0;
-        while at > 0 {
-            below += self.counts[at] as usize;
-            at &= at - 1;
-        }
-        self.live - below
     }
 
     /// The slot of the line that is `depth` deep; `depth` must be below [`Self::len`].
@@ -88,11 +76,8 @@ impl RecencyTree {
         }
     }
 
-    fn compact(&mut self, moved: &mut impl FnMut(u64, Slot)) {
+    fn compact(&mut self) {
         self.lines.retain(|line| *line != EMPTY);
-        for (slot, line) in self.lines.iter().enumerate() {
-            moved(*line, slot as Slot);
-        }
         self.next = self.live;
         let slots = (2 * self.live).max(SLOTS_MIN);
         self.lines.resize(slots, EMPTY);
@@ -113,26 +98,19 @@ impl RecencyTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
 
     #[test]
     fn it_agrees_with_a_list() {
         let mut chance = fastrand::Rng::with_seed(3);
         let mut tree = RecencyTree::new();
-        let mut slots = HashMap::new();
         let mut list: Vec<u64> = Vec::new();
         for _ in 0..20_000 {
             let line = chance.u64(..700);
             if let Some(depth) = list.iter().position(|other| *other == line) {
-                let slot = slots[&line];
-                assert_eq!(tree.depth(slot), depth);
-                assert_eq!(tree.at_depth(depth), slot);
-                assert_eq!(tree.remove(slot), line);
+                assert_eq!(tree.remove(tree.at_depth(depth)), line);
                 list.remove(depth);
             }
-            tree.push(line, |line, slot| {
-                slots.insert(line, slot);
-            });
+            tree.push(line);
             list.insert(0, line);
             assert_eq!(tree.len(), list.len());
         }

@@ -2,8 +2,9 @@
 
 use gleaner_cachesim::core_model::CoreConfig;
 use gleaner_cachesim::hierarchy::{Hierarchy, HierarchyConfig, LevelConfig};
+use gleaner_cachesim::insertion::Insertion;
 use gleaner_cachesim::machine::{ContextConfig, Machine, MachineConfig, SwitchHook};
-use gleaner_cachesim::paging::{FrameOrder, PagingConfig};
+use gleaner_cachesim::paging::PagingConfig;
 use gleaner_cachesim::policy::PolicyKind;
 use gleaner_cachesim::prefetch::{PrefetchParams, RecordKind, Records, Restorer};
 use gleaner_cachesim::trace::synthetic::{Band, Profile, Synthetic};
@@ -217,10 +218,11 @@ fn what_a_context_evicts_itself_and_what_it_loses_while_it_runs_is_not_restored(
 
 #[test]
 fn restored_lines_go_where_a_hit_would_have_moved_them() {
-    let mut bench = Bench::new(lost(), 4);
+    let config = HierarchyConfig { l3_policy: PolicyKind::PerContext(vec![Insertion::Lru]), ..config(4) };
+    let hierarchy = Hierarchy::new(config, Records::new(lost())).unwrap();
+    let mut bench = Bench { hierarchy, restorer: Restorer::new(1), now: 0 };
     bench.quantum(A, 0..4);
     bench.quantum(B, 100..104);
-    *bench.hierarchy.policy_mut() = PolicyKind::Lip.build(config(4).l3.geometry, 1).unwrap();
     bench.quantum(A, []);
     assert_eq!(bench.resident(), [0, 1, 2, 3]);
 }
@@ -293,7 +295,7 @@ fn shared(params: Option<PrefetchParams>) -> (u64, u64) {
     let trace = |profile| Box::new(Synthetic::new(profile, 0, 1, u64::MAX).unwrap()) as Box<dyn Trace>;
     let machine = MachineConfig {
         hierarchy: HierarchyConfig { cores: 1, ..config(1024) },
-        paging: PagingConfig { order: FrameOrder::Consecutive, ..PagingConfig::default() },
+        paging: PagingConfig::default(),
         contexts: vec![ContextConfig { core: 0, core_model: CoreConfig::default() }; 2],
         slice_cycles: 100_000,
         switch_cycles: 100,

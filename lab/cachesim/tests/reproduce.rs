@@ -2,8 +2,8 @@
 
 use gleaner_cachesim::reproduce::programs::{MIXES, PROGRAMS};
 use gleaner_cachesim::reproduce::{Extent, Figure, Progress, Reproduction, Source, reproduce};
-use gleaner_cachesim::trace::recording::Recorder;
-use gleaner_cachesim::trace::{Kind, Record};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,12 +51,12 @@ fn rows_do_not_depend_on_how_many_run_at_a_time() {
 
 /// A program that goes round some lines, as a recording.
 fn record(folder: &Path, name: &str, lines: u64) {
-    let mut recorder = Recorder::create(&folder.join(format!("{name}.gltrace"))).unwrap();
+    let file = File::create(folder.join(format!("{name}.lackey.zst"))).unwrap();
+    let mut recording = zstd::Encoder::new(file, 1).unwrap().auto_finish();
     for turn in 0..4 * lines {
-        let record = Record { address: turn % lines * 64, instructions: 40, kind: Kind::Read };
-        recorder.push(record).unwrap();
+        recording.write_all("I  401000,4\n".repeat(40).as_bytes()).unwrap();
+        writeln!(recording, " L {:x},8", 0x1000_0000 + turn % lines * 64).unwrap();
     }
-    recorder.finish().unwrap();
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn recordings_stand_for_programs_and_mixes_without_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::new(Some(folder.path().to_owned()));
     let said = run(Figure::Eight, &[12], &source, 0).unwrap_err();
-    assert!(said.contains("no mix to run") && said.contains("cc1.gltrace"), "{said}");
+    assert!(said.contains("no mix to run") && said.contains("cc1.lackey.zst"), "{said}");
     record(folder.path(), "sjeng", 1_000);
     record(folder.path(), "libquantum", 60_000);
     let found = run(Figure::Eight, &[12, 7], &source, 0).unwrap();
@@ -75,7 +75,7 @@ fn recordings_stand_for_programs_and_mixes_without_are_left_out() {
         found
             .notes
             .iter()
-            .any(|note| note.contains("left out for want of recordings: 12;") && note.contains("cc1.gltrace"))
+            .any(|note| note.contains("left out for want of recordings: 12;") && note.contains("cc1.lackey.zst"))
     );
 }
 
@@ -85,10 +85,10 @@ fn bad_input_is_named() {
     assert!(said.contains("no mix 18") && said.contains("1 to 17"), "{said}");
     let folder = tempfile::tempdir().unwrap();
     for name in ["sjeng", "libquantum"] {
-        std::fs::write(folder.path().join(format!("{name}.gltrace")), b"no recording").unwrap();
+        std::fs::write(folder.path().join(format!("{name}.lackey.zst")), b"no recording").unwrap();
     }
     let said = run(Figure::Eight, &[7], &Source::new(Some(folder.path().to_owned())), 1).unwrap_err();
-    assert!(said.contains(".gltrace"), "{said}");
+    assert!(said.contains(".lackey.zst"), "{said}");
 }
 
 #[test]

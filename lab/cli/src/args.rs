@@ -25,7 +25,7 @@ pub struct Cli {
 pub enum Command {
     /// Simulate hosts and guests, with the same policies
     Sim(crate::sim::SimArgs),
-    /// Simulate caches under time-shared contexts; record and classify programs
+    /// Simulate caches under time-shared contexts
     Cache(crate::cache::CacheArgs),
     /// Run scenarios in real virtual machines
     Bed(gleaner_testbed::BedArgs),
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn every_command_takes_the_options_of_all() {
-        for words in ["sim list", "cache classify --trace x", "bed list"] {
+        for words in ["sim list", "cache reproduce micro:fig8", "bed list"] {
             let words = format!("gleaner-lab {words} -vv --quiet --color never");
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             let everywhere = &cli.everywhere;

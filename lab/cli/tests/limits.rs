@@ -8,7 +8,6 @@ mod common;
 use common::{LAB, Said, comes_true, finish, lab, pid_of, send};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -199,102 +198,12 @@ fn a_key_of_many_levels_is_refused() {
     finish(lab(["sim", "sweep"]).arg(&path).args(["-o", "sw", "--set", &value])).with_status(2);
 }
 
-/// Loads without an instruction among them, which miss.
-fn data_only(folder: &TempDir) -> PathBuf {
-    let path = folder.path().join("t.lackey");
-    let text: String = (0..10).map(|n| format!(" L {:x},8\n", 0x10_0000 + n * 4096)).collect();
-    fs::write(&path, text).unwrap();
-    path
-}
-
-#[test]
-fn caches_end_when_they_are_told_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = data_only(&folder);
-    let run = |more: &[&str]| finish(lab(["cache", "run", "--trace"]).arg(&trace).args(more));
-    run(&["--quanta", "1"]).with_status(0);
-    let long = ["--synthetic", "thrashing", "--quanta", "1G", "--slice", "1s", "--json"];
-    let part = json(&run(&[&long[..], &["--max-accesses", "1M"]].concat()).with_status(0).stdout);
-    assert_eq!(part["stopped_by"], "max-accesses");
-    let accesses = |result: &Value| {
-        let of = |context: &Value| {
-            context["l1d"]["accesses"].as_u64().unwrap() + context["l1i"]["accesses"].as_u64().unwrap()
-        };
-        result["contexts"].as_array().unwrap().iter().map(of).sum::<u64>()
-    };
-    assert!((1_000_000..1_200_000).contains(&accesses(&part)), "{part}");
-    let part = run(&[&long[..], &["--max-time", "200ms"]].concat()).with_status(0);
-    assert_eq!(json(&part.stdout)["stopped_by"], "max-time");
-    part.naming(&["PARTIAL RESULT: --max-time ended it"]);
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        let has_accesses = |said: &Said| accesses(&json(&said.stdout)) > 0;
-        let start = || started(lab(["cache", "run", "--trace"]).arg(&trace).args(long));
-        let said = ended_with(start, signal, has_accesses);
-        assert_eq!(json(&said.stdout)["stopped_by"], "interrupt");
-    }
-    run(&[&long[..], &["--warmup", "1G", "--max-accesses", "1M"]].concat())
-        .with_status(1)
-        .naming(&["within the warm-up"]);
-    let figure = ["cache", "reproduce", "micro:fig10", "--jobs", "1", "--max-time", "1ms"];
-    finish(&mut lab(figure)).with_status(1).saying("").naming(&["there is no result", "--mix"]);
-}
-
-#[test]
-fn a_trace_without_an_end_is_judged_by_what_was_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
-    let writer = {
-        let pipe = pipe.clone();
-        std::thread::spawn(move || {
-            let mut pipe = File::options().write(true).open(pipe).unwrap();
-            let lines: String = (0..10_000).map(|n| format!("R {:x}\n", n * 64)).collect();
-            // Until nobody reads any more.
-            while pipe.write_all(lines.as_bytes()).is_ok() {}
-        })
-    };
-    let endless = started(lab(["cache", "classify", "--trace"]).arg(&pipe).args(["--max-accesses", "100G", "--json"]));
-    // Some of the work is to be done.
-    let said = ended_by(endless, Duration::from_secs(2), libc::SIGINT);
-    writer.join().unwrap();
-    let result = json(&said.with_status(130).stdout);
-    assert_eq!(result["stopped_by"], "interrupt");
-    assert!(result["notes"].to_string().contains("that were read until then"), "{result}");
-}
-
-/// A pipe that gives nothing holds nobody for longer than a signal.
-#[test]
-fn a_silent_pipe_is_left_at_a_signal() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
-    let mut command = lab(["cache", "classify", "--trace"]);
-    let child = started(command.arg(&pipe));
-    let _silent = File::options().read(true).write(true).open(&pipe).unwrap();
-    ended_by(child, Duration::from_millis(300), libc::SIGTERM).with_status(130).naming(&["before there was a result"]);
-}
-
-#[test]
-fn what_comes_from_a_pipe_is_not_called_empty() {
-    let text = "R 10\n".repeat(300_000);
-    let run = |more: &[&str]| {
-        let mut command = lab(["cache", "run", "--quanta", "5", "--trace", "/dev/stdin"]);
-        common::finish_with_stdin(command.args(more), text.as_bytes())
-    };
-    let said = |more: &[&str]| String::from_utf8_lossy(&run(more).stderr).into_owned();
-    assert!(said(&[]).contains("--once") && !said(&[]).contains("it is empty"), "{}", said(&[]));
-    assert_eq!((run(&[]).status.code(), run(&["--once"]).status.code()), (Some(2), Some(0)));
-    let twice = ["--once", "--trace", "/dev/stdin"];
-    assert!(said(&twice).contains("named twice"), "{}", said(&twice));
-}
-
 /// Every command that has its result on stdout.
 #[test]
 fn a_result_that_cannot_be_written_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let path = scenario(&folder, SHORT, "");
     let path = path.to_str().unwrap();
-    let trace = data_only(&folder);
     for (arguments, status) in [
         (&["sim", "run", path][..], 1),
         (&["sim", "run", path, "--json"], 1),
@@ -302,7 +211,6 @@ fn a_result_that_cannot_be_written_is_a_failure() {
         (&["bed", "list"], 1),
         (&["bed", "check", path], 1),
         (&["sim", "sweep", path, "-o", folder.path().join("sw").to_str().unwrap()], 1),
-        (&["cache", "run", "--trace", trace.to_str().unwrap(), "--quanta", "1", "--slice", "10us"], 1),
         (&["--help"], 1),
         (&["--version"], 1),
         (&["sim", "run", "--help"], 1),
@@ -362,5 +270,4 @@ fn files_without_an_end_are_refused() {
             "{arguments:?}: {said:#?}"
         );
     }
-    finish(&mut lab(["cache", "run", "--trace", "/dev/zero"])).with_status(2);
 }

@@ -2,9 +2,8 @@
 
 use crate::show::{Document, Shown};
 use crate::{
-    AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
-    HostRunReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport, SweepReport, WorkloadReport,
-    XenListReport, XenSliceReport,
+    AbReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReproductionReport, RunReport,
+    ScenarioReport, SimReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
 };
 use crate::{ab, run, workload};
 use serde::Deserialize;
@@ -45,14 +44,13 @@ fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Re
 }
 
 /// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 17] = [
+const KNOWN: [(&str, &str, Reader); 14] = [
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
     (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |json, _| together(json, Content::Ab)),
     (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |json, _| together(json, Content::Workload)),
     (ScenarioReport::SCHEMA, "the test bed's runner", |json, _| alone::<ScenarioReport>(1, json)),
-    (CacheClassReport::SCHEMA, "gleaner-lab cache classify --json FILE", |json, _| alone::<CacheClassReport>(6, json)),
     (SimReport::SCHEMA, "gleaner-lab sim run --json FILE", |json, _| alone::<SimReport>(4, json)),
     (ReproductionReport::SCHEMA, "gleaner-lab sim (or cache) reproduce --json FILE", |json, _| {
         alone::<ReproductionReport>(5, json)
@@ -63,8 +61,6 @@ const KNOWN: [(&str, &str, Reader); 17] = [
     (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),
     (XenSliceReport::SCHEMA, "gleaner host run", printed::<XenSliceReport>),
     (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
-    (CacheReport::SCHEMA, "gleaner-lab cache run", printed::<CacheReport>),
-    (CacheRecordReport::SCHEMA, "gleaner-lab cache record", printed::<CacheRecordReport>),
 ];
 
 /// What these results show, in the order of their kinds.

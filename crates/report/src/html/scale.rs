@@ -21,10 +21,6 @@ impl Scale {
             Extent::FromZeroOrLog if low > 0.0 && high / low > 20.0 => Self::log(values),
             Extent::FromZero | Extent::FromZeroOrLog => Self::from_zero(low, high),
             Extent::Log => Self::log(values),
-            Extent::LogBytes => {
-                let ticks = (12..=40).step_by(2).map(|bits| (1_u64 << bits) as f64);
-                Self { ticks: ticks.filter(|tick| *tick <= high).collect(), ..Self::log(values) }
-            }
             Extent::Ratio => Self::ratio(values),
             Extent::Exactly(from, to) => Self::exactly(from, to),
             Extent::Whole(from, to, most) => {

@@ -1,6 +1,6 @@
 //! Charts as data: what is drawn, not how. The legend and the words for those who cannot see it follow from the marks.
 
-use crate::text::{bytes, distinct, interval};
+use crate::text::{distinct, interval};
 use plotters::style::RGBColor;
 
 /// Text and axes.
@@ -124,8 +124,6 @@ pub(crate) enum Extent {
     FromZero,
     /// In equal ratios.
     Log,
-    /// The same with ticks at powers of four.
-    LogBytes,
     /// Ratios around 1, in equal ratios, always from 0.8 to 1.25: what hardly differs looks so.
     Ratio,
     /// `FromZero`, or `Log` where values are far apart.
@@ -253,9 +251,4 @@ pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ticks are sizes")]
-pub(crate) fn bytes_of(value: f64) -> String {
-    bytes(value.round() as u64)
 }

@@ -62,9 +62,10 @@ fn reproduce_here(
         let missing = first.programs.iter().filter_map(|name| Program::by_name(name)).find(|program| !has(program));
         let path = missing.and_then(|program| source.recording(program)).unwrap_or_default();
         notes.push(format!(
-            "mixes left out for want of recordings: {}; {} is not there, and `gleaner-lab cache record` makes it",
+            "mixes left out for want of recordings: {}; {} is not there: {}",
             left_out.iter().map(|mix| mix.number.to_string()).collect::<Vec<_>>().join(", "),
-            path.display()
+            path.display(),
+            crate::trace::lackey::EXPECTED
         ));
     }
     if mixes.is_empty() {

@@ -139,8 +139,7 @@ pub(super) fn short(extent: &Extent) -> Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::recording::Recorder;
-    use crate::trace::{Kind, Record};
+    use std::io::Write;
 
     /// The first address that each context of these programs uses.
     fn first(names: &[&str], source: &Source) -> Vec<u64> {
@@ -157,10 +156,9 @@ mod tests {
     fn contexts_of_one_recording_start_at_different_places() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["x264", "libquantum", "sjeng"] {
-            let mut recorder = Recorder::create(&folder.path().join(format!("{name}.gltrace"))).unwrap();
-            let record = |line: u64| Record { address: line * 64, instructions: 1, kind: Kind::Read };
-            (0..1_000_003).for_each(|line| recorder.push(record(line)).unwrap());
-            recorder.finish().unwrap();
+            let file = std::fs::File::create(folder.path().join(format!("{name}.lackey.zst"))).unwrap();
+            let mut recording = zstd::Encoder::new(file, 1).unwrap().auto_finish();
+            (0..1_000_003_u64).for_each(|line| writeln!(recording, " L {:x},1", line * 64).unwrap());
         }
         let recorded = Source::new(Some(folder.path().to_owned()));
         // Mixes 2 and 17: two names, one recording. Mix 1: two recordings. Then four contexts.

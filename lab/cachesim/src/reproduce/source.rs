@@ -2,7 +2,7 @@
 
 use super::programs::{Program, STORE_RATIO};
 use super::result::ReproduceError;
-use crate::trace::recording::Recording;
+use crate::trace::lackey::Lackey;
 use crate::trace::synthetic::{LINE_BYTES, Synthetic};
 use crate::trace::{BATCH, Kind, Record, Repeat, Trace, TraceError};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Made-up programs, or the recordings `DIR/<stand-in>.gltrace`.
+    /// Made-up programs, or the recordings `DIR/<stand-in>.lackey.zst`.
     pub fn new(recordings: Option<PathBuf>) -> Self {
         Self { recordings, made: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Source {
 
     /// The recording that stands for a program; `None` where programs are made up.
     pub fn recording(&self, program: &Program) -> Option<PathBuf> {
-        self.recordings.as_ref().map(|folder| folder.join(format!("{}.gltrace", program.stand_in)))
+        self.recordings.as_ref().map(|folder| folder.join(format!("{}.lackey.zst", program.stand_in)))
     }
 
     /// Whether two programs are played by the same trace.
@@ -60,7 +60,7 @@ impl Source {
             let at = records.len() / 16 * (5 * turn % 16);
             return Ok(Box::new(Circle { records, at }));
         };
-        let mut trace = Repeat::new(move || Recording::open(&path))?;
+        let mut trace = Repeat::new(move || Lackey::open(&path))?;
         // Contexts of one recording start a little apart, too.
         let (mut skipped, mut left) = (Vec::new(), turn * APART_RECORDS);
         while skipped.len() <= left {

@@ -9,9 +9,8 @@
 //! ==1234== ...         valgrind's own messages, passed over; also "--1234--", "**1234**", "vex ...", "disInstr..."
 //! ```
 //!
-//! Digits may be upper-case and have 0x before them; valgrind 3.1 and before wrote `instr : 0x0023C790, 2`, `load  :`,
-//! `store :` and `modify:`; valgrind-listener puts `(1) ` before each line. Text without a single instruction (filtered
-//! to its data) counts an instruction for each access.
+//! Text without a single instruction (filtered to its data) counts an instruction for each access. [`Lackey::open`]
+//! reads it from a file packed by zstd, whose checksum and end show that nothing is missing.
 //!
 //! An instruction's fetch is handed on only where it leaves the cache line (64 bytes) of the one before: the fetches
 //! between cannot miss, and they are three quarters of the text. What that hides is the number of L1I hits. An access
@@ -21,12 +20,13 @@
 use super::fetches::Fetches;
 use super::text::{Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a line has to look like.
-const EXPECTED: &str = "record with 'valgrind --tool=lackey --trace-mem=yes --log-file=FILE', which writes lines like 'I  04001f30,3' \
-                        and ' L 04025cd8,8'";
+/// How a recording is made, and what a line has to look like.
+pub const EXPECTED: &str = "record with 'valgrind --tool=lackey --trace-mem=yes --log-fd=9 PROGRAM 9> >(zstd >FILE)', which writes lines \
+                            like 'I  04001f30,3' and ' L 04025cd8,8'";
 /// No single access of any x86 instruction is longer than this (XSAVE).
 const SIZE_BYTES_MAX: u64 = 16384;
 
@@ -37,6 +37,15 @@ pub struct Lackey<R> {
     /// Whether an instruction was seen.
     instructions: bool,
     empty: bool,
+}
+
+impl Lackey<Box<dyn Read>> {
+    /// From a file that zstd packed.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let failed = |source| TraceError::read(path, source);
+        let unpacked = zstd::Decoder::new(File::open(path).map_err(failed)?).map_err(failed)?;
+        Ok(Self::new(path, Box::new(unpacked)))
+    }
 }
 
 impl<R: Read> Lackey<R> {
@@ -51,7 +60,6 @@ impl<R: Read> Trace for Lackey<R> {
         let full = batch.len() + BATCH;
         while batch.len() < full {
             let Some(line) = self.lines.next()? else { break };
-            let line = without_listener(line);
             let (message, parsed) = (is_message(line), parse(line));
             self.lines.whole()?;
             if message {
@@ -88,16 +96,6 @@ fn is_message(line: &[u8]) -> bool {
     line.is_empty() || starts.iter().any(|start| line.starts_with(start))
 }
 
-/// The line without the number of the connection that valgrind-listener puts before it.
-fn without_listener(line: &[u8]) -> &[u8] {
-    let Some((number, rest)) = line.strip_prefix(b"(").and_then(|rest| split_once(rest, b')')) else { return line };
-    if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
-        line
-    } else {
-        rest.strip_prefix(b" ").unwrap_or(rest)
-    }
-}
-
 fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = bytes.iter().position(|byte| *byte == at)?;
     Some((&bytes[..place], &bytes[place + 1..]))
@@ -106,35 +104,11 @@ fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 fn parse(line: &[u8]) -> Option<(u8, u64, u64)> {
     let line = line.trim_ascii_start();
     let (letter, rest) = line.split_first()?;
-    let (letter, rest) = match letter {
-        b'I' | b'L' | b'S' | b'M' if rest.starts_with(b" ") => (*letter, rest),
-        b'i' | b'l' | b's' | b'm' => old_word(line)?,
-        _ => return None,
-    };
+    if !matches!(letter, b'I' | b'L' | b'S' | b'M') || !rest.starts_with(b" ") {
+        return None;
+    }
     let (address, size) = split_once(rest.trim_ascii_start(), b',')?;
     let address = hexadecimal(address)?;
     let size: u64 = std::str::from_utf8(size.trim_ascii_start()).ok()?.parse().ok()?;
-    (1..=SIZE_BYTES_MAX).contains(&size).then_some((letter, address, size))
-}
-
-/// As valgrind 3.1 had it: the letter that stands for the word, and what follows.
-fn old_word(line: &[u8]) -> Option<(u8, &[u8])> {
-    let (word, rest) = split_once(line, b':')?;
-    let letter = match word.trim_ascii_end() {
-        b"instr" => b'I',
-        b"load" => b'L',
-        b"store" => b'S',
-        b"modify" => b'M',
-        _ => return None,
-    };
-    Some((letter, rest))
-}
-
-/// Whether a line is meant to be lackey's, to tell formats apart.
-pub(super) fn looks_like(line: &[u8]) -> bool {
-    let line = without_listener(line);
-    matches!(
-        line,
-        [b'I', b' ', b' ', ..] | [b' ', b'L' | b'S' | b'M', b' ', ..] | [b'=', b'=', ..] | [b'S', b'B', b' ', ..]
-    ) || parse(line).is_some()
+    (1..=SIZE_BYTES_MAX).contains(&size).then_some((*letter, address, size))
 }

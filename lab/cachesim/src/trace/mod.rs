@@ -3,29 +3,15 @@
 //! | source | module |
 //! | --- | --- |
 //! | synthetic, by stack-distance profile | [`synthetic`] |
-//! | `R 7f001040` / `W 7f001040` lines | [`plain`] |
-//! | `valgrind --tool=lackey --trace-mem=yes` | [`lackey`] |
-//! | this project's compact recording | [`recording`] |
-//! | ChampSim | [`champsim`] |
-//! | DynamoRIO's view | [`memtrace`] |
-//!
-//! [`open`] tells files apart by their content, and unpacks them.
+//! | what `valgrind --tool=lackey --trace-mem=yes` writes, packed by zstd | [`lackey`] |
 //!
 //! A source hands out records in batches: one call for thousands of them costs nothing, and memory does not depend on
 //! the length of the trace.
 
-pub mod champsim;
 mod fetches;
-mod format;
 pub mod lackey;
-pub mod memtrace;
-mod packed;
-pub mod plain;
-pub mod recording;
 pub mod synthetic;
 mod text;
-
-pub use format::{Format, open, open_endless};
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,12 +104,7 @@ impl<F: FnMut() -> Result<T, TraceError>, T: Trace> Repeat<F, T> {
     /// Opens it for the first time.
     pub fn new(mut open: F) -> Result<Self, TraceError> {
         let trace = open()?;
-        Ok(Self::begun(trace, open))
-    }
-
-    /// Begins with one that is open already.
-    pub fn begun(trace: T, open: F) -> Self {
-        Self { open, trace, kept: Some(Vec::new()), at: None }
+        Ok(Self { open, trace, kept: Some(Vec::new()), at: None })
     }
 
     fn play_kept(&mut self, batch: &mut Vec<Record>, at: usize) {
@@ -172,14 +153,6 @@ pub enum TraceError {
         /// Why.
         source: io::Error,
     },
-    /// A recording that cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// A line of text that is no access.
     #[error("{}:{line}: {what}", path.display())]
     Line {
@@ -189,25 +162,6 @@ pub enum TraceError {
         line: u64,
         /// What is wrong with it, and what would be right.
         what: String,
-    },
-    /// A recording that is not what its format promises.
-    #[error("{}, byte {offset}: {what}", path.display())]
-    Format {
-        /// Which file.
-        path: PathBuf,
-        /// Where, in bytes from the start of the file.
-        offset: u64,
-        /// What is wrong, and what would be right.
-        what: String,
-    },
-    /// A trace that is over, was to start over, and comes from where nothing can be read twice.
-    #[error(
-        "{}: the trace is over, and what comes from a pipe cannot be read again where it is too long to be kept; give --once, so that its context ends with it, or a file",
-        path.display()
-    )]
-    Once {
-        /// Which pipe.
-        path: PathBuf,
     },
     /// A trace without a single access.
     #[error("{}: no access in it; {expected}", path.display())]
@@ -224,15 +178,7 @@ impl TraceError {
         Self::Read { path: path.to_owned(), source }
     }
 
-    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
-        Self::Write { path: path.to_owned(), source }
-    }
-
     pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
         Self::Line { path: path.to_owned(), line, what: what.into() }
-    }
-
-    pub(crate) fn format(path: &Path, offset: u64, what: impl Into<String>) -> Self {
-        Self::Format { path: path.to_owned(), offset, what: what.into() }
     }
 }

@@ -174,7 +174,7 @@ impl Synthetic {
         if self.near.len() > NEAR_LINES
             && let Some(sinks) = self.near.pop()
         {
-            self.far.push(sinks, |_, _| {});
+            self.far.push(sinks);
         }
         line
     }

@@ -1,4 +1,4 @@
-//! What the text formats share: lines with numbers, a limit on their length, hexadecimal addresses.
+//! Lines of text with numbers, a limit on their length, hexadecimal addresses.
 //!
 //! Programs that write traces end every line. A last line without its end was cut, or may have been: half an address is
 //! an address too.
@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// No line of any format is longer.
 const LINE_BYTES_MAX: u64 = 4096;
-
-/// What some editors put before UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines of a file or stream, with their numbers.
 pub(super) struct Lines<R> {
@@ -41,8 +38,7 @@ impl<R: Read> Lines<R> {
             return Err(self.error(format!("longer than {LINE_BYTES_MAX} bytes: this is no text trace")));
         }
         self.cut = read > 0 && self.line.last() != Some(&b'\n');
-        let mark = if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        Ok((read > 0).then(|| self.line[mark..].trim_ascii_end()))
+        Ok((read > 0).then(|| self.line.trim_ascii_end()))
     }
 
     /// Refuses the line read last if it is the input's last and has no end.

@@ -41,8 +41,8 @@ pub struct ReproduceArgs {
     /// Only this mix of the paper's Table VI, 1 to 17 (may be repeated); statements about types need all
     #[arg(long = "mix", value_name = "N")]
     mixes: Vec<u32>,
-    /// Use recordings of real programs (`gleaner-lab cache record`) in DIR instead of made-up ones: sjeng, x264, bzip2,
-    /// cc1, xalan, libquantum, each with .gltrace
+    /// Use recordings of real programs in DIR instead of made-up ones: sjeng, x264, bzip2, cc1, xalan, libquantum, each
+    /// with .lackey.zst (docs/research/cachesim.md says how they are made)
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Simulations at a time; changes nothing but the time it takes [default: as many as there are CPUs]
@@ -60,7 +60,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let figure = figure.ok_or_else(|| Failure::input(format!("{} is none of the figures", args.figure)))?;
     if let Some(folder) = args.traces.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Failure::input(format!(
-            "--traces {}: no such folder; give one with recordings that `gleaner-lab cache record` made",
+            "--traces {}: no such folder; give one with recordings (docs/research/cachesim.md says how they are made)",
             folder.display()
         )));
     }

@@ -164,11 +164,6 @@ impl Watch {
         self.bar.set_message(what.into());
     }
 
-    /// Set by a signal, for whoever waits elsewhere.
-    pub fn interrupted(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.interrupted)
-    }
-
     /// Whether to go on; `done` is how much of the whole is done, 0 to 1. Cheap, but not for every single step.
     pub fn go_on(&self, done: f64) -> bool {
         let passed = self.began.elapsed();
