@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The second part of the demonstration: a daemon manages Redis and its one client, first alone, and then beside a program
-# that computes. It says what was won each time, and why.
+# The second part of the demonstration: a daemon manages Redis and its one client, first alone, and then beside a
+# program that computes. It says what was won each time, and why.
 #
 #   scripts/demo-daemon.sh [BINARY]      default: target/gleaner
 set -euo pipefail

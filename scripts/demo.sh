@@ -131,7 +131,8 @@ leave_out() {
     printf '%s\n' "${left_out[-1]}"
 }
 
-# prepare NAME: whether it can run here. `set -e` does not hold inside a condition, so it is the last command that counts.
+# prepare NAME: whether it can run here. `set -e` does not hold inside a condition, so it is the last command that
+# counts.
 prepare() {
     local log=$logs/prepare-$1.txt
     reason="it could not be prepared: ${log#"$PWD"/} says why"

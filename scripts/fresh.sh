@@ -3,9 +3,9 @@
 #
 #   scripts/fresh.sh [COMMAND...]      default: make demo
 #
-# The root is what debootstrap calls minbase, plus make, git and certificates. It is made once (a minute or two) and kept
-# in target/fresh. Each run gets a copy of it with a clone of HEAD, and this machine's Rust toolchain, /proc, /sys and
-# /dev. Ends with the command's status, or with 77 where no root can be made: without root privileges, or without an
+# The root is what debootstrap calls minbase, plus make, git and certificates. It is made once (a minute or two) and
+# kept in target/fresh. Each run gets a copy of it with a clone of HEAD, and this machine's Rust toolchain, /proc, /sys
+# and /dev. Ends with the command's status, or with 77 where no root can be made: without root privileges, or without an
 # archive of Debian 12.
 set -euo pipefail
 

@@ -4,10 +4,10 @@
 # thread that spins may hold the CPU that the vCPU with work needs, and without a guard a pipeline took thirty times as
 # long as alone (docs/safety.md, "A contended host"). Runs the same pipeline under each policy for the same time,
 # interleaved, and prints one line a run, then for each policy `median POLICY NS` and `slowest POLICY NS`, which is time
-# for an item, and `spun POLICY SHARE`: CPU time of the yielding threads for each second of wall time, over all its runs.
-# Two last runs of yielding threads, with the guard and nothing else (`guard-alone`) and without it (`unguarded`), show
-# that the share tells, and that it is the guard (`trips NAME TIMES`). Whoever started the guest compares; nothing is
-# judged here.
+# for an item, and `spun POLICY SHARE`: CPU time of the yielding threads for each second of wall time, over all its
+# runs. Two last runs of yielding threads, with the guard and nothing else (`guard-alone`) and without it (`unguarded`),
+# show that the share tells, and that it is the guard (`trips NAME TIMES`). Whoever started the guest compares; nothing
+# is judged here.
 
 rounds=${ROUNDS:-3}
 seconds=2

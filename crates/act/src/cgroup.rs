@@ -80,8 +80,8 @@ fn holds(group: &Path, pid: i32) -> bool {
     members.is_ok_and(|members| members.lines().any(|line| line.parse() == Ok(pid)))
 }
 
-/// The hierarchy with the cpu controller, where that can be used: on v2 the groups at the top have to be able to get it,
-/// because there the yielding threads' one is made.
+/// The hierarchy with the cpu controller, where that can be used: on v2 the groups at the top have to be able to get
+/// it, because there the yielding threads' one is made.
 pub fn cpu_controller(roots: &CgroupRoots) -> Option<Hierarchy> {
     let hierarchy = own_group(roots, "cpu")?;
     let at_the_top = || fs::read_to_string(hierarchy.mount.join("cgroup.controllers")).unwrap_or_default();

@@ -164,8 +164,8 @@ impl Ring {
     }
 }
 
-/// A recorder that was killed may have left half a frame, and a reader of the ring would end there. How long the file is
-/// then.
+/// A recorder that was killed may have left half a frame, and a reader of the ring would end there. How long the file
+/// is then.
 fn cut_off_half_a_frame(path: &Path) -> io::Result<u64> {
     let bytes = fs::read(path)?;
     let whole = whole_length(&bytes);

@@ -2,8 +2,8 @@
 //!
 //! Limits: so many clients at once, of which the oldest, of whoever has most, makes way for a new one; one request
 //! each; so long from the beginning to the last byte of the answer. Who never writes or never reads is dropped by one
-//! of these. After each step the thread rests for a multiple of the time that the step took, so clients that ask without
-//! end get a tenth of the time at most.
+//! of these. After each step the thread rests for a multiple of the time that the step took, so clients that ask
+//! without end get a tenth of the time at most.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;

@@ -134,8 +134,8 @@ impl File {
         (which, settings)
     }
 
-    /// Takes those of the policy's numbers away that are wrong, each by itself. Whether they fit each other is known when
-    /// all files are.
+    /// Takes those of the policy's numbers away that are wrong, each by itself. Whether they fit each other is known
+    /// when all files are.
     fn check_params(&self, group: &mut DeTable<'_>, errors: &mut Vec<ConfigError>) {
         let Some(DeValue::Table(params)) = group.get_mut("params").map(Spanned::get_mut) else { return };
         let known: Vec<&str> = {

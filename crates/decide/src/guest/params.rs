@@ -1,5 +1,6 @@
-//! The parameters of the guest policy that users may set, with the paper's symbol, unit, default, range and where each is
-//! from; and the numbers that only the simulator and tests set. All other numbers are constants beside what uses them.
+//! The parameters of the guest policy that users may set, with the paper's symbol, unit, default, range and where each
+//! is from; and the numbers that only the simulator and tests set. All other numbers are constants beside what uses
+//! them.
 //!
 //! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps
 //! its default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.

@@ -68,8 +68,8 @@ impl GuestPolicy {
     }
 
     /// For a group that may use `vcpus` (all online ones it is allowed; all active at first). `costs`: of
-    /// wake-ups, where they are known, as to a simulator. `params` should be [valid](GuestParams::validate); if they are not, decisions are poor, never
-    /// unsafe.
+    /// wake-ups, where they are known, as to a simulator. `params` should be [valid](GuestParams::validate); if they
+    /// are not, decisions are poor, never unsafe.
     pub fn new(
         policy: Policy,
         profile: Profile,

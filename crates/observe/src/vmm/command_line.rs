@@ -43,8 +43,8 @@ impl Arguments {
         })
     }
 
-    /// The last value of a property of an option of which all are one (`-name`, `-machine`); a first part without a name
-    /// has that of `implied`.
+    /// The last value of a property of an option of which all are one (`-name`, `-machine`); a first part without a
+    /// name has that of `implied`.
     pub fn property(&self, option: &str, implied: &str, property: &str) -> Option<Vec<u8>> {
         let given: Vec<&[u8]> = self.values(option).collect();
         given.iter().rev().find_map(|value| Properties::parse(value, implied).get(property).map(<[u8]>::to_vec))

@@ -9,8 +9,8 @@
 //!   /proc/PID/fd                anon_inode:kvm-vcpu:N says how many; which threads by what they wait in, or their guest time
 //! ```
 //!
-//! One pass over `/proc`; a process that goes away meanwhile is no error. [`WatchedVcpus`] then say what the vCPUs got and
-//! waited for.
+//! One pass over `/proc`; a process that goes away meanwhile is no error. [`WatchedVcpus`] then say what the vCPUs got
+//! and waited for.
 
 mod activity;
 mod cgroup;

@@ -37,7 +37,8 @@ struct Process<'a> {
     threads: BTreeMap<i32, Vec<u8>>,
 }
 
-/// The VM that a process is; `None` when it is none, or gone. `debugfs`: vCPU index to thread, as the kernel's debugfs has it.
+/// The VM that a process is; `None` when it is none, or gone. `debugfs`: vCPU index to thread, as the kernel's debugfs
+/// has it.
 pub(super) fn vm_of(root: &ProcRoot, pid: i32, debugfs: Option<&BTreeMap<u32, i32>>) -> Option<Vm> {
     let mut process = Process::read(root, pid)?;
     let mut names: BTreeMap<i32, VcpuName> =

@@ -21,12 +21,12 @@ const POLL_BALANCED: Nanos = Nanos::from_micros(200);
 /// Halting costs where the median of a halted wake-up is at least this many times the retained one's: medians of the
 /// hundred-odd samples of a calibration vary by a tenth or two from run to run where both are the same thing.
 const HALTING_COSTS_P50_RATIO: f64 = 1.3;
-/// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two samples and
-/// varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
+/// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two samples
+/// and varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
 const HALTING_COSTS_P99_RATIO: f64 = 2.0;
 
-/// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within 50 us and 5 ms, `latency` 5 ms.
-/// No time-out is longer. Without `costs`, 100 us for `frugal` and 1 ms for `balanced`.
+/// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within 50 us and 5 ms, `latency` 5
+/// ms. No time-out is longer. Without `costs`, 100 us for `frugal` and 1 ms for `balanced`.
 ///
 /// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs
 /// nothing](halting_is_free).

@@ -74,7 +74,8 @@ const USUAL_WINDOW_S: f64 = 0.1;
 /// Where retention makes computations longer by more than this factor, hand-overs say nothing.
 const GRANULARITY_ALIKE: f64 = 2.0;
 
-/// Windows in each of the eight blocks of a trial, the first of which settles. Where the idle task polls nothing settles.
+/// Windows in each of the eight blocks of a trial, the first of which settles. Where the idle task polls nothing
+/// settles.
 const BLOCK_WINDOWS: u32 = 2;
 /// Windows in a row without a step or a stop before a trial begins, and where the idle task polls.
 const QUIET_WINDOWS: u32 = 10;
