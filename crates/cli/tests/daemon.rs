@@ -162,11 +162,6 @@ fn a_configuration_is_checked_and_shown() {
     // What is shown is a configuration.
     write(&shown);
     config("check").with_status(0);
-    for word in ["check", "show"] {
-        let by_option = finish(gleaner(["config", word, "--config"]).arg(&file)).with_status(0).stdout;
-        assert_eq!(by_option, config(word).stdout);
-    }
-    finish(gleaner(["config", "check", "--config"]).arg(&file).arg(&file)).with_status(2);
     finish(&mut gleaner(["config", "check", "/no/such/file"]))
         .with_status(2)
         .naming(&["/no/such/file: cannot be read"]);
