@@ -5,7 +5,7 @@
 #   experiments/ab-null/run.sh [BINARY] [COMPARISONS]      default: target/gleaner, 200 of each program
 #
 # A line for each program: comparisons, how many said helps, hurts, no difference, inconclusive; and the share that said
-# helps or hurts. More than 5 % would break what docs/ab.md promises.
+# helps or hurts. More than 5 % would break what docs/results.md promises.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

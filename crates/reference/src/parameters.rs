@@ -9,7 +9,8 @@ use std::fmt::Write;
 pub fn page() -> String {
     format!(
         "# Parameters\n\n`make reference` makes this page of the source. `gleaner params` prints the same.\n\
-         [Tuning](../tuning.md) says how a file gives them.\n\n## Of a guest\n\nFor `gleaner run` and `ab`.\n{}\n\
+         The [guide](../guide.md#ask-for-less) says how a file gives them.\n\n\
+         ## Of a guest\n\nFor `gleaner run` and `ab`.\n{}\n\
          ## Of a host\n\nFor `gleaner host run`.\n{}",
         tables(&GuestParams::parameters()),
         tables(&HostParams::parameters())

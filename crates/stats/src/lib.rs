@@ -27,7 +27,7 @@
 //!   at each end by [`EXTENSION_AT_FIVE`] of its length. Below five pairs there is no interval.
 //! - It always reaches to the median ratio, which is what is reported.
 //!
-//! `tests/simulation.rs` measures it; its figures are in `docs/ab.md`.
+//! `tests/simulation.rs` measures it; its figures are in `docs/results.md`.
 
 mod interval;
 mod order;

@@ -2,7 +2,7 @@
 //!
 //! Every rate comes from [`TRIALS`] series with fixed seeds, over the whole way of `gleaner ab`: random order within
 //! pairs, run times, speedup, verdict. `cargo nextest run -p gleaner-stats simulation --no-capture` prints the table of
-//! docs/ab.md.
+//! docs/results.md.
 
 use fastrand::Rng;
 use gleaner_stats::{Verdict, interval_of_median, orders, speedup};

@@ -195,7 +195,7 @@ pub struct PolicyChoice {
     /// By what idle vCPUs are kept awake; `None`: what Gleaner finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain: Option<RetainMeans>,
-    /// A policy file (docs/tuning.md), relative to the scenario's.
+    /// A policy file (docs/guide.md), relative to the scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }

@@ -172,10 +172,10 @@ mod tests {
         assert_eq!(last_of("GET: .*rps=([0-9.]+).*requests", &[text]), None, "not across lines");
     }
 
-    /// Of each server that the FAQ names, with its usual client's output.
+    /// Of each server that the guide names, with its usual client's output.
     #[test]
-    fn the_faqs_patterns_match_what_the_clients_print() {
-        let faq = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faq.md")).unwrap();
+    fn the_guides_patterns_match_what_the_clients_print() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md")).unwrap();
         for (client, output, expected) in [
             (
                 "redis-benchmark -q",
@@ -191,7 +191,8 @@ mod tests {
                 "9120.123456",
             ),
         ] {
-            let row = faq.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{client}`"))).unwrap();
+            let row =
+                page.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{client}`"))).unwrap();
             let pattern = row.split('`').nth(3).unwrap();
             assert_eq!(last_of(pattern, &[output.as_bytes()]).as_deref(), Some(expected), "{row}");
         }
