@@ -29,7 +29,7 @@ pub(crate) struct Document {
     pub heading: String,
     /// Whether Gleaner helped, for each program that was compared: the first thing on the page.
     pub answers: Vec<Answer>,
-    /// Words that `docs/glossary.md` explains and the page uses.
+    /// Words that `docs/how-it-works.md` explains and the page uses.
     pub terms: &'static [&'static str],
     /// The command that prints this, where the page has no figure of it and shows all as printed.
     pub printed_by: Option<&'static str>,

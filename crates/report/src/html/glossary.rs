@@ -1,10 +1,11 @@
-//! The glossary of the documents, so that the page explains the words it uses and nothing is written twice.
+//! The list of words of the documents, so that the page explains those it uses and nothing is written twice.
 
-const GLOSSARY: &str = include_str!("../../../../docs/glossary.md");
+const PAGE: &str = include_str!("../../../../docs/how-it-works.md");
 
 /// What a word means. `word` is the first of an entry's words.
 pub(super) fn meaning(word: &str) -> Option<&'static str> {
-    GLOSSARY.lines().find_map(|line| {
+    let (_, words) = PAGE.split_once("\n## Words\n")?;
+    words.lines().find_map(|line| {
         let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.splitn(2, " | ");
         let (words, meaning) = (cells.next()?, cells.next()?);
         (words.split(", ").next()? == word).then_some(meaning)
