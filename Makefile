@@ -65,7 +65,6 @@ figures: ## the figures that pages quote, from the summaries in experiments/ (ne
 check: toolchain ## formatting, lints, licences, the length of lines, packages
 	@scripts/check-commands.sh
 	@scripts/columns.sh
-	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@if command -v python3 >/dev/null && command -v jq >/dev/null; then scripts/figures.py --check; else echo "check: no python3 or jq: figures that pages quote are not checked" >&2; fi
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
