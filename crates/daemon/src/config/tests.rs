@@ -142,7 +142,7 @@ fn without_a_file_everything_is_watched_and_what_is_shown_can_be_read_again() {
     let none = Configuration::of_files(Vec::new()).unwrap();
     assert!(none.names_no_group);
     let text = "[daemon]\nretain = \"pm-qos\"\n[capture]\nsize = \"3M\"\nfolder = \"/x/y\"\n[group.\"web@1\"]\nunit = \"web@*\"\nbudget = \"20%\"\nretain_for = \"200us\"\n\
-                [group.b]\npid = 7\ntrial = false\nprofile = \"throughput\"\n";
+                [group.b]\npid = 7\ntrial = false\nprofile = \"balanced\"\n";
     for found in [none, right(text)] {
         let again = right(&found.to_string());
         assert_eq!(
@@ -197,7 +197,7 @@ fn a_host_has_an_agent_and_no_group_of_everything() {
 fn what_is_wrong_with_all_files_together_is_told_where_it_is_written() {
     let files = [
         file("a.toml", "[group.a]\npid = 3\n\n[group.a.params]\nload_factor = 9\n"),
-        file("b.toml", "[group.a]\nprofile = \"throughput\"\n"),
+        file("b.toml", "[group.a]\nprofile = \"balanced\"\n"),
         file("c.toml", "[group.b]\nprofile = \"frugal\"\n"),
     ];
     let said = |files: &[File]| Configuration::resolve(files).unwrap_err().to_string();
