@@ -7,7 +7,7 @@
 #   SCRIPT             default testbed/xen-check.sh; as with guest.sh busybox's shell and tools are there, and checks.sh
 #   --binary FILE      put FILE into dom0's PATH as `gleaner`
 #   --sched NAME       Xen's scheduler: credit (default) or credit2
-#   --xen FILE         another hypervisor than Debian's, built from the same source: Debian's has no RTDS
+#   --xen FILE         another hypervisor than Debian's
 #   --timeout SECONDS  default 480: then it is killed, however it is
 #
 # stdout: what SCRIPT wrote. Exit status: SCRIPT's own; 77 where the packages cannot be had; 124 if the time was up; 125

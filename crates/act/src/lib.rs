@@ -44,5 +44,5 @@ pub use slice::{
 };
 pub use state_dir::{default_state_dir, is_trusted_dir};
 pub use undo::{UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
-pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
+pub use xen::{XenChange, XenPool, XenRefusal, XenRequest, XenTimes, Xl, change_xen, is_xen_dom0, plan_xen, xen_pools};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

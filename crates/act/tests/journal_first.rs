@@ -39,7 +39,6 @@ actuators! {
     haltpoll: HALTPOLL,
     xen_credit: XEN_CREDIT,
     xen_credit2: XEN_CREDIT2,
-    xen_rtds: XEN_RTDS,
 }
 
 /// What a child process does: acts, and ends without undoing anything. Nothing in the test process itself.

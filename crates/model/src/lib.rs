@@ -20,7 +20,6 @@ mod printable;
 mod retain;
 mod topology;
 mod window;
-mod xen;
 mod yielding;
 
 pub use action::{Action, CLEARLY_FASTER, Decision, Policy, Profile, Reason, WakeupCosts};
@@ -34,5 +33,4 @@ pub use printable::{printable, printable_text};
 pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use topology::{Topology, VcpuPlace};
 pub use window::{GroupWindow, IdleEndedBy, Lengths, RetainCounters, Source, SystemCalls, VcpuWindow, Window};
-pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

@@ -37,7 +37,6 @@ mod system;
 mod system_calls;
 mod target;
 mod vmm;
-mod xen;
 
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 
@@ -68,4 +67,3 @@ pub use vmm::{
     ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, WatchedVcpus, cgroup_of, cpu_limit,
     discover, entitlements, select, thread_stat,
 };
-pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

@@ -45,7 +45,7 @@ pub fn all() -> io::Result<Vec<Described>> {
         AbReport CaptureReport DoctorReport HostListReport
         HostProbeReport HostRunReport ProbeReport ReplayReport ReproductionReport
         RunReport ScenarioReport SimReport StatusReport SweepReport VerifyReport
-        WorkloadReport XenListReport XenSliceReport
+        WorkloadReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);
     Ok(all)

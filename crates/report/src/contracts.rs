@@ -4,7 +4,7 @@ use crate::show::Shown;
 use crate::{
     AbReport, CaptureReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReplayReport,
     ReproductionReport, RunReport, ScenarioReport, SimReport, StatusReport, SweepReport, VerifyReport, WorkloadReport,
-    XenListReport, XenSliceReport,
+    XenSliceReport,
 };
 use std::fmt;
 
@@ -39,6 +39,5 @@ contracts! {
     SweepReport: "gleaner.sweep/1",
     VerifyReport: "gleaner.verify/1",
     WorkloadReport: "gleaner.workload/1",
-    XenListReport: "gleaner.xen-list/1",
     XenSliceReport: "gleaner.xen-slice/1",
 }

@@ -58,4 +58,4 @@ pub use sweep::{SweepParameter, SweepReport};
 pub use told::{Told, told};
 pub use verify::{VerifiedFile, VerifyReport};
 pub use workload::{LatencyReport, WorkloadReport};
-pub use xen::{XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes};
+pub use xen::{XenPoolTimes, XenSliceReport};

@@ -30,7 +30,6 @@ fn every_schema_has_its_place_on_the_page() {
         "host-run",
         "host-list",
         "host-probe",
-        "xen-list",
         "xen-slice",
         "sweep",
     ] {

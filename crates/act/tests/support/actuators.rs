@@ -4,9 +4,9 @@
 
 use gleaner_act::{
     CgroupRoots, Haltpoll, IdleGroup, Journal, Placement, PmQos, RUN_ID_VARIABLE, Retainer, SliceSupport, Slices,
-    XenChange, Xl, allowed_cpus, change_xen, cpu_controller, thread_attr,
+    XenChange, XenPool, XenTimes, Xl, allowed_cpus, change_xen, cpu_controller, thread_attr,
 };
-use gleaner_model::{CpuSet, Nanos, VcpuId, XenSetting};
+use gleaner_model::{CpuSet, Nanos, VcpuId};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 use std::fmt::Write as _;
@@ -211,10 +211,8 @@ const XL: &str = r#"#!/bin/sh
 state=$(dirname "$0")/state
 case "$*" in
 "sched-credit -s -p Pool-0" | "sched-credit2 -s -p Pool-0") echo "Cpupool Pool-0: $(cat "$state")" ;;
-"sched-rtds -d 1 -v 0") cat "$state" ;;
 "sched-credit -s -p Pool-0 -t "*) echo "tslice=$6ms ratelimit=$8us" >"$state" ;;
 "sched-credit2 -s -p Pool-0 -r "*) echo "ratelimit=$6us" >"$state" ;;
-"sched-rtds -d 1 -v 0 -p "*) echo "web 1 0 $7 $9 no" >"$state" ;;
 *) echo "no such command: $*" >&2; exit 1 ;;
 esac
 "#;
@@ -229,8 +227,9 @@ fn xen_world(folder: &Path, state: &str) -> World {
     World { words, look: Box::new(move || fs::read_to_string(&file).unwrap()) }
 }
 
-fn xen_act(words: &[String], was: XenSetting, set: XenSetting, journal: &mut Journal) -> Result<(), String> {
-    let change = XenChange { was, set };
+fn xen_act(words: &[String], scheduler: &str, [was, set]: [XenTimes; 2], journal: &mut Journal) -> Result<(), String> {
+    let pool = XenPool { name: "Pool-0".into(), scheduler: scheduler.into() };
+    let change = XenChange { pool, was, set };
     change_xen(&Xl::at(Path::new(&words[0])), &change, journal).map_err(|error| error.to_string())
 }
 
@@ -239,8 +238,8 @@ pub const XEN_CREDIT: Actuator = Actuator {
     name: "xen_credit",
     world: |_, folder| Ok(xen_world(folder, "tslice=30ms ratelimit=1000us")),
     act: |words, journal| {
-        let credit = |slice_ms| XenSetting::Credit { pool: "Pool-0".into(), slice_ms, ratelimit_us: 1000 };
-        xen_act(words, credit(30), credit(1), journal)
+        let times = [30, 1].map(|slice_ms| XenTimes { slice_ms: Some(slice_ms), ratelimit_us: 1000 });
+        xen_act(words, "credit", times, journal)
     },
 };
 
@@ -249,21 +248,8 @@ pub const XEN_CREDIT2: Actuator = Actuator {
     name: "xen_credit2",
     world: |_, folder| Ok(xen_world(folder, "ratelimit=1000us")),
     act: |words, journal| {
-        let credit2 = |ratelimit_us| XenSetting::Credit2 { pool: "Pool-0".into(), ratelimit_us };
-        xen_act(words, credit2(1000), credit2(100), journal)
-    },
-};
-
-/// A period under Xen's RTDS.
-pub const XEN_RTDS: Actuator = Actuator {
-    name: "xen_rtds",
-    world: |_, folder| Ok(xen_world(folder, "web 1 0 10000 4000 no")),
-    act: |words, journal| {
-        let rtds = |period_us, budget_us| {
-            let (domain, vcpu, extratime) = (1, 0, false);
-            XenSetting::Rtds { domain, vcpu, period_us, budget_us, extratime }
-        };
-        xen_act(words, rtds(10_000, 4_000), rtds(1_000, 400), journal)
+        let times = [1000, 100].map(|ratelimit_us| XenTimes { slice_ms: None, ratelimit_us });
+        xen_act(words, "credit2", times, journal)
     },
 };
 

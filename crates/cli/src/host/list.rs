@@ -1,6 +1,6 @@
 //! `gleaner host list`: find the VMs, watch them for a while, say what was seen.
 
-use super::xen::{self, XenArg};
+use super::xen::refuse_on_xen;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use gleaner_act::thread_attr;
@@ -28,14 +28,12 @@ use std::time::{Duration, Instant};
                         \x20 gleaner host list --vm web --for 10s\n\
                         \x20 gleaner host list --json list.json")]
 pub struct ListArgs {
-    /// Only this VM, by its name or pid; on a Xen host by its name or number (may be repeated)
+    /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = vm_word())]
     pub vm: Vec<String>,
     /// How long to watch
     #[arg(long = "for", value_name = "DURATION", default_value = "1s", value_parser = watched_for)]
     pub length: Duration,
-    #[command(flatten)]
-    pub xen: XenArg,
     #[command(flatten)]
     pub json: JsonArg,
 }
@@ -45,9 +43,7 @@ fn watched_for(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: &ListArgs) -> Result<u8, Failure> {
-    if args.xen.applies() {
-        return xen::list(&args.vm, &args.json);
-    }
+    refuse_on_xen()?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let root = ProcRoot::default();

@@ -1,6 +1,6 @@
 //! `gleaner host probe`: what this host can do with slices, and what switches cost here.
 
-use super::xen::XenArg;
+use super::xen::refuse_on_xen;
 use clap::Args;
 use gleaner_act::{ActError, Fallback, RtThrottling, SLICE_RANGE, SliceSupport};
 use gleaner_command::args::JsonArg;
@@ -26,18 +26,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 )]
 pub struct ProbeArgs {
     #[command(flatten)]
-    pub xen: XenArg,
-    #[command(flatten)]
     pub json: JsonArg,
 }
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
-    if args.xen.applies() {
-        return Err(Failure::input(
-            "on a Xen host slices are Xen's own, and what dom0's kernel could do with a ticker says nothing of them; \
-             `gleaner host list` names the scheduler of each cpupool with its slice",
-        ));
-    }
+    refuse_on_xen()?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let report = examine(&ProcRoot::default(), &interrupted)?;

@@ -3,7 +3,7 @@
 use crate::show::{Document, Shown};
 use crate::{
     AbReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReproductionReport, RunReport,
-    ScenarioReport, SimReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
+    ScenarioReport, SimReport, SweepReport, WorkloadReport, XenSliceReport,
 };
 use crate::{ab, run, workload};
 use serde::Deserialize;
@@ -44,7 +44,7 @@ fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Re
 }
 
 /// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 14] = [
+const KNOWN: [(&str, &str, Reader); 13] = [
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
@@ -58,7 +58,6 @@ const KNOWN: [(&str, &str, Reader); 14] = [
     (HostRunReport::SCHEMA, "gleaner host run", printed::<HostRunReport>),
     (HostListReport::SCHEMA, "gleaner host list", printed::<HostListReport>),
     (HostProbeReport::SCHEMA, "gleaner host probe", printed::<HostProbeReport>),
-    (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),
     (XenSliceReport::SCHEMA, "gleaner host run", printed::<XenSliceReport>),
     (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
 ];

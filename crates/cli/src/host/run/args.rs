@@ -1,7 +1,7 @@
 //! `host run`'s arguments.
 
 use crate::host::shared::YEAR;
-use crate::host::xen::XenSliceArgs;
+use crate::host::xen::XenArgs;
 use clap::Args;
 use gleaner_command::args::{JsonArg, duration_within};
 use gleaner_settings::HostSettings;
@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub compare: InTurnArgs,
     #[command(flatten)]
-    pub xen: XenSliceArgs,
+    pub xen: XenArgs,
 }
 
 /// What `adaptive` goes by.

@@ -20,7 +20,7 @@ mod watch;
 
 pub use args::RunArgs;
 
-use super::xen::{self, XenSlice};
+use super::xen;
 use gleaner_command::failure::Failure;
 use gleaner_command::interrupt;
 use gleaner_command::output::Output;
@@ -45,17 +45,18 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
 fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
-    let slice = match args.settings.slice() {
-        HostSlice::Fixed(slice) => Some(slice),
-        HostSlice::Adaptive if args.xen.ratelimit.is_some() && args.settings.slice.is_none() => None,
-        HostSlice::Adaptive => {
+    let slice = match (args.settings.slice(), args.settings.slice.is_none() && args.xen.ratelimit.is_some()) {
+        (HostSlice::Fixed(slice), _) => Some(slice),
+        (HostSlice::Adaptive, true) => None,
+        (HostSlice::Adaptive, false) => {
             return Err(Failure::input(
-                "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
-             CPU time, to a tenth of a second; on a Xen host say --slice 1ms",
+                "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen does not tell; on a \
+                 Xen host say --slice 1ms",
             ));
         }
     };
     for (given, option) in [
+        (!args.vm.is_empty(), "--vm"),
         (args.tuning.config.is_some(), "--config"),
         (args.settings.pause_exits == Some(true), "--pause-exits"),
         (args.settings.enforce == Some(false), "--no-enforce"),
@@ -63,9 +64,9 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
     ] {
         if given {
             return Err(Failure::input(format!(
-                "{option} means nothing on a Xen host, which enforces slices itself; leave it out"
+                "{option} means nothing on a Xen host, which enforces one slice for a whole cpupool; leave it out"
             )));
         }
     }
-    xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })
+    xen::hold(&args.xen, slice, args.length, &args.json)
 }
