@@ -27,7 +27,7 @@ fn golden(folder: &TempDir, name: &str) -> PathBuf {
 
 /// A result of every schema.
 fn one_of_each(folder: &TempDir) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = ["ab.json", "ab-metric.json", "scenario.json", "workload.json"].map(example).into();
+    let mut all: Vec<PathBuf> = ["ab.json", "ab-metric.json", "workload.json"].map(example).into();
     all.extend(["run_whole", "run_unknown", "probe_whole", "doctor_whole"].map(|name| golden(folder, name)));
     all
 }

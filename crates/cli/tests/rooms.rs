@@ -115,6 +115,7 @@ const ROOMS: &[Room] = &[
     // What the papers say, and nothing of who simulates it.
     Room { name: "gleaner-papers", knows: &[], outside: Some(&["serde", "toml"]) },
     Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-papers"], outside: None },
+    Room { name: "gleaner-lab-report", knows: &["gleaner-report", "gleaner-stats"], outside: None },
     Room {
         name: "gleaner-sim",
         knows: &["gleaner-model", "gleaner-decide", "gleaner-scenario", "gleaner-papers"],
@@ -122,7 +123,14 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "gleaner-testbed",
-        knows: &["gleaner-model", "gleaner-sys", "gleaner-report", "gleaner-command", "gleaner-scenario"],
+        knows: &[
+            "gleaner-model",
+            "gleaner-sys",
+            "gleaner-report",
+            "gleaner-lab-report",
+            "gleaner-command",
+            "gleaner-scenario",
+        ],
         outside: None,
     },
     Room {
@@ -131,6 +139,7 @@ const ROOMS: &[Room] = &[
             "gleaner-model",
             "gleaner-decide",
             "gleaner-report",
+            "gleaner-lab-report",
             "gleaner-command",
             "gleaner-scenario",
             "gleaner-cachesim",

@@ -42,10 +42,8 @@ macro_rules! described {
 /// Every schema, by name.
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
-        AbReport CaptureReport DoctorReport HostListReport
-        HostProbeReport HostRunReport ProbeReport ReplayReport ReproductionReport
-        RunReport ScenarioReport SimReport StatusReport SweepReport VerifyReport
-        WorkloadReport XenSliceReport
+        AbReport CaptureReport DoctorReport HostListReport HostProbeReport HostRunReport ProbeReport ReplayReport
+        RunReport StatusReport VerifyReport WorkloadReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);
     Ok(all)

@@ -1,22 +1,21 @@
 //! Every schema's name, once; and that each result prints what its document says.
 
-use crate::show::Shown;
 use crate::{
     AbReport, CaptureReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReplayReport,
-    ReproductionReport, RunReport, ScenarioReport, SimReport, StatusReport, SweepReport, VerifyReport, WorkloadReport,
-    XenSliceReport,
+    RunReport, StatusReport, VerifyReport, WorkloadReport, XenSliceReport,
 };
-use std::fmt;
 
+/// For results of other crates too.
+#[macro_export]
 macro_rules! contracts {
     ($($of:ty: $schema:literal,)*) => { $(
         impl $of {
             pub const SCHEMA: &'static str = $schema;
         }
 
-        impl fmt::Display for $of {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.document().fmt(f)
+        impl ::std::fmt::Display for $of {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(&$crate::show::Shown::document(self), f)
             }
         }
     )* };
@@ -31,12 +30,8 @@ contracts! {
     HostRunReport: "gleaner.host-run/1",
     ProbeReport: "gleaner.probe/1",
     ReplayReport: "gleaner.replay/1",
-    ReproductionReport: "gleaner.reproduction/1",
     RunReport: "gleaner.run/1",
-    ScenarioReport: "gleaner.scenario/1",
-    SimReport: "gleaner.sim/1",
     StatusReport: "gleaner.status/1",
-    SweepReport: "gleaner.sweep/1",
     VerifyReport: "gleaner.verify/1",
     WorkloadReport: "gleaner.workload/1",
     XenSliceReport: "gleaner.xen-slice/1",

@@ -15,14 +15,10 @@ mod host_run;
 pub mod html;
 mod probe;
 mod replay;
-mod reproduction;
 mod run;
-mod scenario;
-mod show;
-mod sim;
+pub mod show;
 mod status;
-mod sweep;
-mod text;
+pub mod text;
 mod told;
 mod verify;
 mod workload;
@@ -43,18 +39,11 @@ pub use host_run::{
 };
 pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use replay::{DamageRecord, ReplayAction, ReplayChange, ReplayDifference, ReplayGroup, ReplayReport};
-pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, IdleEndedBy, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
-pub use scenario::{
-    BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
-    RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
-};
-pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use status::{
     StatusCost, StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial,
     StatusVcpu, StatusVcpuTimes, StatusVm, StatusWaiting,
 };
-pub use sweep::{SweepParameter, SweepReport};
 pub use told::{Told, told};
 pub use verify::{VerifiedFile, VerifyReport};
 pub use workload::{LatencyReport, WorkloadReport};

@@ -8,31 +8,27 @@ mod table;
 mod verdict;
 mod words;
 
-pub(crate) use chart::{
-    Axis, Bar, Chart, Extent, GRID, INK, Look, MUTED, Mark, OUTLIER, Plane, SERIES, Shape, nth, quantile,
-};
-pub(crate) use chart::{Body, number, seconds};
-pub(crate) use table::{Row, Table, Value};
-pub(crate) use verdict::Verdict;
+pub use chart::{Axis, Bar, Chart, Extent, GRID, INK, Look, MUTED, Mark, OUTLIER, Plane, SERIES, Shape, nth, quantile};
+pub use chart::{Body, number, seconds};
+pub use table::{Row, Table, Value};
+pub use verdict::Verdict;
 
 use std::iter::Once;
 
 /// What a result shows.
-pub(crate) trait Shown {
+pub trait Shown {
     fn document(&self) -> Document;
 }
 
 /// One result's, or one group's.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Document {
+pub struct Document {
     /// What it is about: the page's headings.
     pub heading: String,
     /// Whether Gleaner helped, for each program that was compared: the first thing on the page.
     pub answers: Vec<Answer>,
     /// Words that `docs/how-it-works.md` explains and the page uses.
     pub terms: &'static [&'static str],
-    /// The command that prints this, where the page has no figure of it and shows all as printed.
-    pub printed_by: Option<&'static str>,
     /// What stands before facts in the terminal.
     pub indent: &'static str,
     pub parts: Vec<(Place, Part)>,
@@ -40,14 +36,14 @@ pub(crate) struct Document {
 
 /// Where a part is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     Everywhere,
     Words,
     Page,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     /// A sentence, or several; `like this` is a command.
     Line(Tone, String),
     /// Something with its name; a line each.
@@ -60,7 +56,7 @@ pub(crate) enum Part {
 
 /// How a line is to be taken; the terminal does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     Plain,
     /// What it all comes to.
     Verdict,
@@ -70,7 +66,7 @@ pub(crate) enum Tone {
 
 /// Whether Gleaner helped one program.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
     pub of: String,
     pub verdict: Verdict,
     /// A sentence, with the interval in words.
@@ -80,35 +76,35 @@ pub(crate) struct Answer {
     pub speedup: Option<(f64, Option<[f64; 2]>)>,
 }
 
-pub(crate) fn line(text: impl Into<String>) -> Part {
+pub fn line(text: impl Into<String>) -> Part {
     Part::Line(Tone::Plain, text.into())
 }
 
-pub(crate) fn verdict(text: impl Into<String>) -> Part {
+pub fn verdict(text: impl Into<String>) -> Part {
     Part::Line(Tone::Verdict, text.into())
 }
 
-pub(crate) fn bad(text: impl Into<String>) -> Part {
+pub fn bad(text: impl Into<String>) -> Part {
     Part::Line(Tone::Bad, text.into())
 }
 
-pub(crate) fn fact(name: impl Into<String>, text: impl Into<String>) -> Part {
+pub fn fact(name: impl Into<String>, text: impl Into<String>) -> Part {
     Part::Fact(name.into(), vec![text.into()])
 }
 
 /// A fact in several lines; no part without any.
-pub(crate) fn facts(name: &str, lines: impl IntoIterator<Item = String>) -> Option<Part> {
+pub fn facts(name: &str, lines: impl IntoIterator<Item = String>) -> Option<Part> {
     let lines: Vec<String> = lines.into_iter().collect();
     (!lines.is_empty()).then(|| Part::Fact(name.to_owned(), lines))
 }
 
 /// A table; the terminal leaves its title out. No part without a row.
-pub(crate) fn table(title: impl Into<String>, rows: impl IntoIterator<Item = Row>) -> Option<Part> {
+pub fn table(title: impl Into<String>, rows: impl IntoIterator<Item = Row>) -> Option<Part> {
     let table = Table::new(title, rows);
     (!table.rows.is_empty()).then_some(Part::Table(table))
 }
 
-pub(crate) fn notes(of: &[String]) -> impl Iterator<Item = Part> {
+pub fn notes(of: &[String]) -> impl Iterator<Item = Part> {
     of.iter().cloned().map(Part::Note)
 }
 

@@ -4,42 +4,42 @@ use gleaner_model::Nanos;
 use serde_json::Value;
 
 /// Says that a result is a part of what was asked for.
-pub(crate) fn partial(stopped_by: &str) -> String {
+pub fn partial(stopped_by: &str) -> String {
     let by = if stopped_by == "interrupt" { "a signal".to_owned() } else { format!("--{stopped_by}") };
     format!("PARTIAL RESULT: {by} ended it; this is what was done until then.")
 }
 
 /// What is unknown is a dash, in words and on the page.
-pub(crate) const UNKNOWN: &str = "-";
+pub const UNKNOWN: &str = "-";
 
 /// A value, or a dash where it is unknown.
-pub(crate) fn known(value: Option<impl ToString>) -> String {
+pub fn known(value: Option<impl ToString>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
 }
 
 /// A duration in nanoseconds.
-pub(crate) fn time(ns: impl Into<Option<u64>>) -> String {
+pub fn time(ns: impl Into<Option<u64>>) -> String {
     known(ns.into().map(Nanos))
 }
 
 /// The same of a mean.
-pub(crate) fn mean_time(ns: impl Into<Option<f64>>) -> String {
+pub fn mean_time(ns: impl Into<Option<f64>>) -> String {
     time(ns.into().map(|ns| Nanos::from_f64(ns).0))
 }
 
 /// A number with so many decimals.
-pub(crate) fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
+pub fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
     known(value.into().map(|value| format!("{value:.decimals$}")))
 }
 
 /// `1.050 (0.990 to 1.120)`.
-pub(crate) fn interval(value: f64, ends: Option<[f64; 2]>) -> String {
+pub fn interval(value: f64, ends: Option<[f64; 2]>) -> String {
     let ends = ends.map(|[low, high]| format!(" ({low:.3} to {high:.3})"));
     format!("{value:.3}{}", ends.unwrap_or_default())
 }
 
 /// At most `most` characters, with an ellipsis in the middle: the end of a command tells as much as its beginning.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     let all: Vec<char> = printable(text).replace('\n', " ").chars().collect();
     if all.len() <= most {
         return all.into_iter().collect();
@@ -50,7 +50,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 }
 
 /// Characters that XML cannot carry, and those that turn the writing around, are shown as a mark.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let bad = |c: char| {
         (c.is_control() && c != '\n')
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
@@ -59,7 +59,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// A command line as one would type it, cut when it is long.
-pub(crate) fn command_line(command: &[String], most: usize) -> String {
+pub fn command_line(command: &[String], most: usize) -> String {
     let quoted = |word: &String| {
         let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));
         if plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -69,7 +69,7 @@ pub(crate) fn command_line(command: &[String], most: usize) -> String {
 
 /// The program's name without its folder, and the word after it where that names what it does: `sysbench mutex`.
 /// `gleaner workload relay` is `relay`, and of a shell it is the script.
-pub(crate) fn program(command: &[String]) -> String {
+pub fn program(command: &[String]) -> String {
     let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     match command {
         [own, workload, name, ..] if base(own) == "gleaner" && workload == "workload" => return shortened(name, 40),
@@ -86,7 +86,7 @@ pub(crate) fn program(command: &[String]) -> String {
 }
 
 /// Fields of a record, by their names in its JSON, as RFC 4180 has them; what is unknown is empty.
-pub(crate) fn csv(record: &impl serde::Serialize, columns: &str) -> String {
+pub fn csv(record: &impl serde::Serialize, columns: &str) -> String {
     let json = serde_json::to_value(record).unwrap_or_default();
     let cell = |column: &str| match &json[column] {
         Value::Null => String::new(),
@@ -107,7 +107,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// With a capital at its beginning and a full stop.
-pub(crate) fn sentence(text: &str) -> String {
+pub fn sentence(text: &str) -> String {
     let mut all = text.chars();
     let first = all.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     let rest = all.as_str();
@@ -115,7 +115,7 @@ pub(crate) fn sentence(text: &str) -> String {
 }
 
 /// Each once, in the order in which they come first.
-pub(crate) fn distinct<T: PartialEq>(of: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn distinct<T: PartialEq>(of: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     of.into_iter().for_each(|one| {
         if !all.contains(&one) {
@@ -126,13 +126,13 @@ pub(crate) fn distinct<T: PartialEq>(of: impl IntoIterator<Item = T>) -> Vec<T> 
 }
 
 /// `part` of `whole` in per cent.
-pub(crate) fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent > 0.0 && percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
 }
 
 /// A size: `512 B`, `2.0 MB` (binary units, as caches are sold).
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -147,7 +147,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// `1 thing`, `2 things`.
-pub(crate) fn count(n: u64, singular: &str) -> String {
+pub fn count(n: u64, singular: &str) -> String {
     match n {
         1 => format!("1 {singular}"),
         n if singular.ends_with(['s', 'h']) => format!("{n} {singular}es"),

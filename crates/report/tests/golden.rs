@@ -14,23 +14,21 @@ mod host;
 mod host_run;
 #[path = "golden/replay.rs"]
 mod replay;
-#[path = "golden/reproduction.rs"]
-mod reproduction;
-#[path = "golden/sim.rs"]
-mod sim;
 #[path = "golden/status.rs"]
 mod status;
-#[path = "golden/sweep.rs"]
-mod sweep;
 #[path = "golden/workload.rs"]
 mod workload;
 #[path = "golden/xen.rs"]
 mod xen;
 
+#[path = "support/keys.rs"]
+mod keys;
+
 use gleaner_report::{
     Capability, DecisionRecord, DoctorReport, HaltCost, IdleEndedBy, LengthStats, MachineFacts, Means, Neighbour,
     ObservedLengths, ProbeReport, RunReport, SettingResult, StatusTrial, StealFacts, TimeOuts, VcpuTimes, Verdict,
 };
+use keys::{has, units_are_named};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::fmt::{Debug, Display};
@@ -47,52 +45,6 @@ fn check<T: Serialize + DeserializeOwned + Display + PartialEq + Debug>(name: &s
         assert!(!text.contains(word), "{word:?} is no plain word: {text}");
     }
     serde_json::from_str(&json).unwrap()
-}
-
-/// Every key there is, with the path to it; `[]` for the elements of an array.
-fn keys(value: &Value) -> Vec<String> {
-    fn walk(value: &Value, path: &str, into: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => fields.iter().for_each(|(key, value)| {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                into.push(path.clone());
-                walk(value, &path, into);
-            }),
-            Value::Array(all) => all.iter().for_each(|value| walk(value, &format!("{path}[]"), into)),
-            _ => {}
-        }
-    }
-    let mut all = Vec::new();
-    walk(value, "", &mut all);
-    all.sort();
-    all.dedup();
-    all
-}
-
-/// Durations and ratios say their unit, in every number's key.
-fn units_are_named(json: &Value, plain: &[&str]) {
-    fn numbers(value: &Value, key: &str, into: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => fields.iter().for_each(|(key, value)| numbers(value, key, into)),
-            Value::Array(all) => all.iter().for_each(|value| numbers(value, key, into)),
-            Value::Number(_) => into.push(key.to_owned()),
-            _ => {}
-        }
-    }
-    let mut all = Vec::new();
-    numbers(json, "", &mut all);
-    for key in all {
-        let unit =
-            key.ends_with("_ns") || key.ends_with("_ns_mean") || key.ends_with("_ratio") || key.ends_with("_bytes");
-        assert!(unit || plain.contains(&key.as_str()), "{key} has no unit");
-    }
-}
-
-fn has(json: &Value, wanted: &[&str]) {
-    let all = keys(json);
-    for key in wanted {
-        assert!(all.iter().any(|found| found == key), "the design's {key} is not in {all:?}");
-    }
 }
 
 fn run() -> RunReport {

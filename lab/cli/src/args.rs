@@ -29,6 +29,8 @@ pub enum Command {
     Cache(crate::cache::CacheArgs),
     /// Run scenarios in real virtual machines
     Bed(gleaner_testbed::BedArgs),
+    /// Make one HTML page of results
+    Report(crate::report::ReportArgs),
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod args;
 mod cache;
 mod count;
+mod report;
 mod sim;
 
 use args::{Cli, Command};
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Cache(args) => cache::main(&args),
         Command::Bed(args) => gleaner_testbed::main(&args),
+        Command::Report(args) => report::main(&args),
     };
     match result {
         Ok(status) => ExitCode::from(output::status(status, 1)),

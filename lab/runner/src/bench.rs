@@ -5,7 +5,7 @@ use crate::guest::{Guest, Limits, Sources};
 use crate::host::script;
 use crate::qemu::Boot;
 use crate::step::{Bench, Place};
-use gleaner_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
+use gleaner_lab_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
 use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
 use gleaner_sys::{ProcRoot, usable_cpus};
 use indicatif::ProgressBar;

@@ -4,7 +4,8 @@ use crate::error::RunnerError;
 use crate::guest::Guest;
 use crate::slices::HeldSlices;
 use crate::step::{Bench, Place, nanos};
-use gleaner_report::{HostInTurn, HostRunReport, InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
+use gleaner_lab_report::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
+use gleaner_report::{HostInTurn, HostRunReport};
 use gleaner_scenario::{Combination, HostSlice};
 use std::time::{Duration, Instant};
 

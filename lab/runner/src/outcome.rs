@@ -1,7 +1,8 @@
 //! Reads a guest's answer: its figures, and whether the run counts.
 
 use crate::agent::Answer;
-use gleaner_report::{MetricFound, RunReport};
+use gleaner_lab_report::MetricFound;
+use gleaner_report::RunReport;
 use gleaner_scenario::{Better, Workload};
 use regex::Regex;
 use serde_json::Value;

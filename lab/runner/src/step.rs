@@ -5,7 +5,7 @@ use crate::error::{Patience, RunnerError};
 use crate::guest::{Guest, Sources};
 use crate::outcome::{Outcome, frame, last_lines};
 use crate::slices::HeldSlices;
-use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
+use gleaner_lab_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
 use serde_json::Value;
 use std::path::Path;

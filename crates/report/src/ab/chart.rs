@@ -49,7 +49,6 @@ pub(super) fn pairs(report: &AbReport) -> Chart {
                 count(report.pairs, "pair"),
                 modes.join(" and ")
             ),
-            references: Vec::new(),
             paths: together.iter().map(|pair| (pair.iter().map(place).collect(), MUTED, 1)).collect(),
             marks: marks.collect(),
         }),

@@ -181,7 +181,6 @@ impl<'a> Canvas<'a> {
         let values: Vec<f64> = drawn.chain(plane.paths.iter().flat_map(|(path, ..)| path).map(|(_, y)| *y)).collect();
         let y = Scale::of(&plane.y, &values, narrow);
         let plot = self.plot(&chart.x, x, (y, Some(&plane.y)), 84)?;
-        plane.references.iter().try_for_each(|(at, words)| plot.reference(*at, words))?;
         for (points, colour, width) in &plane.paths {
             plot.path(points, *colour, *width)?;
         }

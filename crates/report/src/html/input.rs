@@ -1,10 +1,7 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
 use crate::show::{Document, Shown};
-use crate::{
-    AbReport, DoctorReport, HostListReport, HostProbeReport, HostRunReport, ProbeReport, ReproductionReport, RunReport,
-    ScenarioReport, SimReport, SweepReport, WorkloadReport, XenSliceReport,
-};
+use crate::{AbReport, DoctorReport, ProbeReport, RunReport, WorkloadReport};
 use crate::{ab, run, workload};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,72 +10,63 @@ use serde::de::DeserializeOwned;
 pub struct ResultFile {
     /// Where it came from, as the user named it.
     pub name: String,
+    /// Its kind's place on the page.
+    place: usize,
     content: Content,
 }
 
-/// What was read. Some kinds stand together on the page.
+/// What was read.
 #[derive(Clone, Debug)]
-enum Content {
+pub struct Content(Kind);
+
+/// Some kinds stand together on the page.
+#[derive(Clone, Debug)]
+enum Kind {
     Ab(Box<AbReport>),
     Run(Box<RunReport>),
     Workload(Box<WorkloadReport>),
-    /// Its place among the kinds, and what it shows.
-    Alone(u8, Box<Document>),
+    Alone(Box<Document>),
 }
 
-/// Makes a page's content out of one schema's JSON; the command is the one that wrote it.
-type Reader = fn(&str, &'static str) -> Result<Content, serde_json::Error>;
+/// A schema that a page can show, the command that writes it, and what makes a page's content of its JSON.
+pub type Known = (&'static str, &'static str, fn(&str) -> Result<Content, serde_json::Error>);
 
-fn together<T: DeserializeOwned>(json: &str, wrap: fn(Box<T>) -> Content) -> Result<Content, serde_json::Error> {
-    serde_json::from_str(json).map(|report| wrap(Box::new(report)))
+fn together<T: DeserializeOwned>(json: &str, wrap: fn(Box<T>) -> Kind) -> Result<Content, serde_json::Error> {
+    serde_json::from_str(json).map(|report| Content(wrap(Box::new(report))))
 }
 
-fn alone<T: DeserializeOwned + Shown>(place: u8, json: &str) -> Result<Content, serde_json::Error> {
-    serde_json::from_str(json).map(|report: T| Content::Alone(place, Box::new(report.document())))
+/// Content of a result that stands alone on the page.
+pub fn alone<T: DeserializeOwned + Shown>(json: &str) -> Result<Content, serde_json::Error> {
+    serde_json::from_str(json).map(|report: T| Content(Kind::Alone(Box::new(report.document()))))
 }
 
-/// Without figures: all is shown as the command prints it.
-fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Result<Content, serde_json::Error> {
-    let document = |report: T| Document { printed_by: Some(command), ..report.document() };
-    serde_json::from_str(json).map(|report| Content::Alone(9, Box::new(document(report))))
-}
-
-/// Every schema that can be shown, with the command that writes it.
-const KNOWN: [(&str, &str, Reader); 13] = [
-    (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
-    (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
-    (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
-    (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |json, _| together(json, Content::Ab)),
-    (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |json, _| together(json, Content::Workload)),
-    (ScenarioReport::SCHEMA, "the test bed's runner", |json, _| alone::<ScenarioReport>(1, json)),
-    (SimReport::SCHEMA, "gleaner-lab sim run --json FILE", |json, _| alone::<SimReport>(4, json)),
-    (ReproductionReport::SCHEMA, "gleaner-lab sim (or cache) reproduce --json FILE", |json, _| {
-        alone::<ReproductionReport>(5, json)
-    }),
-    (HostRunReport::SCHEMA, "gleaner host run", printed::<HostRunReport>),
-    (HostListReport::SCHEMA, "gleaner host list", printed::<HostListReport>),
-    (HostProbeReport::SCHEMA, "gleaner host probe", printed::<HostProbeReport>),
-    (XenSliceReport::SCHEMA, "gleaner host run", printed::<XenSliceReport>),
-    (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
+/// What this program's results are, in the order in which a page shows them.
+pub const KNOWN: &[Known] = &[
+    (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |json| together(json, Kind::Ab)),
+    (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json| together(json, Kind::Run)),
+    (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |json| together(json, Kind::Workload)),
+    (ProbeReport::SCHEMA, "gleaner probe --json FILE", alone::<ProbeReport>),
+    (DoctorReport::SCHEMA, "gleaner doctor --json FILE", alone::<DoctorReport>),
 ];
 
 /// What these results show, in the order of their kinds.
 pub(super) fn documents(results: &[ResultFile]) -> Vec<Document> {
     let (mut comparisons, mut runs, mut workloads, mut all) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for file in results {
-        match &file.content {
-            Content::Ab(report) => comparisons.push((file.name.as_str(), &**report)),
-            Content::Run(report) => runs.push(&**report),
-            Content::Workload(report) => workloads.push(&**report),
-            Content::Alone(place, document) => all.push((*place, (**document).clone())),
+        match &file.content.0 {
+            Kind::Ab(report) => comparisons.push((file.name.as_str(), &**report)),
+            Kind::Run(report) => runs.push(&**report),
+            Kind::Workload(report) => workloads.push(&**report),
+            Kind::Alone(document) => all.push((file.place, (**document).clone())),
         }
     }
-    let compared: Vec<&Vec<String>> = comparisons.iter().map(|(_, report)| &report.command).collect();
-    all.extend(ab::documents(&comparisons).into_iter().map(|document| (0, document)));
-    all.extend(run::documents(&runs, &compared).into_iter().map(|document| (2, document)));
-    all.extend(workload::document(&workloads).map(|document| (3, document)));
     all.sort_by_key(|(place, _)| *place);
-    all.into_iter().map(|(_, document)| document).collect()
+    let compared: Vec<&Vec<String>> = comparisons.iter().map(|(_, report)| &report.command).collect();
+    let mut documents = ab::documents(&comparisons);
+    documents.extend(run::documents(&runs, &compared));
+    documents.extend(workload::document(&workloads));
+    documents.extend(all.into_iter().map(|(_, document)| document));
+    documents
 }
 
 /// Why a text is no result. The name of the file is the caller's to add.
@@ -97,18 +85,14 @@ pub enum ReadError {
     #[error("it has no \"schema\"; a result of Gleaner begins with one, such as \"schema\": \"gleaner.run/1\"")]
     NoSchema,
     /// Another program's, or a type that cannot be shown.
-    #[error("its schema is {0:?}, which cannot be shown; one of these can: {all}", all = known())]
-    Unknown(String),
+    #[error("its schema is {0:?}, which cannot be shown; one of these can: {1}")]
+    Unknown(String, String),
     /// A known type of another version: what it says, what would be right.
     #[error("its schema is {0:?}, and this gleaner reads {1:?}: make the page with the gleaner that wrote the file")]
     OtherVersion(String, &'static str),
     /// The schema's name is right, its fields are not: where and what, the schema, what writes such files.
     #[error("{0}; this is no whole {1}, as {2} writes it")]
     Broken(String, &'static str, &'static str),
-}
-
-fn known() -> String {
-    KNOWN.map(|(schema, ..)| schema).join(", ")
 }
 
 /// The place and the parser's words, without its own "at line 1 column 2", which would say it twice.
@@ -119,7 +103,7 @@ fn words(error: &serde_json::Error) -> String {
 }
 
 /// Reads one result.
-pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
+pub fn read(name: &str, text: &str, known: &[Known]) -> Result<ResultFile, ReadError> {
     /// Every result has this, whatever else.
     #[derive(Deserialize)]
     struct Head {
@@ -140,16 +124,20 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
         Some(serde_json::Value::String(found)) => found,
         Some(other) => other.to_string(),
     };
-    let Some((schema, command, reader)) = KNOWN.into_iter().find(|(schema, ..)| *schema == found) else {
+    let Some(place) = known.iter().position(|(schema, ..)| *schema == found) else {
         let stem = |schema: &str| schema.rsplit_once('/').map(|(stem, _)| stem.to_owned());
-        let relative = KNOWN.into_iter().find(|(schema, ..)| stem(schema) == stem(&found));
+        let relative = known.iter().find(|(schema, ..)| stem(schema) == stem(&found));
         return Err(match relative {
             Some((known, ..)) => ReadError::OtherVersion(found, known),
-            None => ReadError::Unknown(found),
+            None => {
+                let all: Vec<&str> = known.iter().map(|(schema, ..)| *schema).collect();
+                ReadError::Unknown(found, all.join(", "))
+            }
         });
     };
-    let content = reader(text, command).map_err(|error| ReadError::Broken(words(&error), schema, command))?;
-    Ok(ResultFile { name: name.to_owned(), content })
+    let (schema, command, reader) = known[place];
+    let content = reader(text).map_err(|error| ReadError::Broken(words(&error), schema, command))?;
+    Ok(ResultFile { name: name.to_owned(), place, content })
 }
 
 #[cfg(test)]
@@ -158,7 +146,7 @@ mod tests {
 
     #[track_caller]
     fn says(text: &str, wanted: &[&str]) {
-        let error = read("x", text).unwrap_err().to_string();
+        let error = read("x", text, KNOWN).unwrap_err().to_string();
         for word in wanted {
             assert!(error.contains(word), "nothing about {word:?} in: {error}");
         }
@@ -175,7 +163,7 @@ mod tests {
         says("[{\"schema\": \"gleaner.run/1\"}]", &["does not begin with {", "one JSON object"]);
         says("{}", &["no \"schema\""]);
         says("{\"schema\": 7}", &["\"7\"", "gleaner.run/1"]);
-        says("{\"schema\": \"other/1\"}", &["other/1", "gleaner.doctor/1, gleaner.probe/1, gleaner.run/1"]);
+        says("{\"schema\": \"other/1\"}", &["other/1", "gleaner.ab/1, gleaner.run/1"]);
         says("{\"schema\": \"gleaner.run/2\"}", &["gleaner.run/2", "\"gleaner.run/1\"", "that wrote the file"]);
         says(
             "{\"schema\": \"gleaner.run/1\",\n\"command\": 3}",

@@ -14,7 +14,7 @@ mod part;
 mod scale;
 
 pub use figure::Figure;
-pub use input::{ReadError, ResultFile, read};
+pub use input::{Content, KNOWN, Known, ReadError, ResultFile, alone, read};
 pub use page::{Page, page};
 
 /// A figure that could not be drawn.

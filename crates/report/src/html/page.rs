@@ -2,9 +2,9 @@
 
 use super::figure::Figure;
 use super::input::{self, ResultFile};
-use super::part::{fact, in_order, paragraph, prose, table};
+use super::part::{fact, paragraph, prose, table};
 use super::{DrawError, answer, glossary};
-use crate::show::{Answer, Document, Part, Tone};
+use crate::show::{Answer, Document, Part};
 use crate::text::printable;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -93,15 +93,9 @@ fn lead(documents: &[Document]) -> Markup {
     }
 }
 
-/// Lines. Of what is shown as it is printed, only those that matter.
 fn summary(documents: &[Document], first: bool) -> Markup {
-    let lines = |document: &Document| -> Vec<Markup> {
-        let told = document.lines().filter(|(tone, _)| document.printed_by.is_none() || *tone != Tone::Plain);
-        let printed = document.printed_by.map(|command| {
-            paragraph(Tone::Plain, &format!("There is no figure of it: what `{command}` says stands below."))
-        });
-        told.map(|(tone, text)| paragraph(tone, text)).chain(printed).collect()
-    };
+    let lines =
+        |document: &Document| -> Vec<Markup> { document.lines().map(|(tone, text)| paragraph(tone, text)).collect() };
     let told: Vec<(&Document, Vec<Markup>)> = documents.iter().map(|document| (document, lines(document))).collect();
     html! {
         @if told.iter().any(|(_, lines)| !lines.is_empty()) {
@@ -136,10 +130,8 @@ fn numbers(documents: &[Document]) -> Markup {
         section #numbers {
             h2 { "The numbers" }
             @for document in documents {
-                @let printed = document.printed_by.is_some();
-                @if printed || document.tables().next().is_some() { h3 { (&document.heading) } }
-                @if printed { (in_order(document.on_page())) }
-                @else { @for of in document.tables() { (table(of)) } }
+                @if document.tables().next().is_some() { h3 { (&document.heading) } }
+                @for of in document.tables() { (table(of)) }
             }
         }
     }
@@ -174,7 +166,7 @@ fn how_to_read(documents: &[Document]) -> Markup {
 fn facts(documents: &[Document], results: &[ResultFile]) -> Markup {
     let of = |document: &Document| -> (Vec<Markup>, Vec<Markup>) {
         let named = document.on_page().filter_map(|part| match part {
-            Part::Fact(name, lines) if document.printed_by.is_none() => Some(fact(name, lines)),
+            Part::Fact(name, lines) => Some(fact(name, lines)),
             _ => None,
         });
         let notes = document.on_page().filter_map(|part| match part {

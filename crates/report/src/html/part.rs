@@ -1,6 +1,6 @@
 //! One part of a document as HTML.
 
-use crate::show::{Part, Table, Tone};
+use crate::show::{Table, Tone};
 use maud::{Markup, html};
 
 /// `like this` is a command, and 95 % stay on one line.
@@ -21,22 +21,6 @@ pub(super) fn paragraph(tone: Tone, text: &str) -> Markup {
 /// A name and what is said of it.
 pub(super) fn fact(name: &str, lines: &[String]) -> Markup {
     html! { dt { (name) } dd { @for (at, line) in lines.iter().enumerate() { @if at > 0 { br; } (prose(line)) } } }
-}
-
-/// Parts in their order, for what is shown as it is printed; notes have a place of their own.
-pub(super) fn in_order<'a>(parts: impl Iterator<Item = &'a Part>) -> Markup {
-    let parts: Vec<&Part> = parts.collect();
-    let is_fact = |part: &Part| matches!(part, Part::Fact(..));
-    html! { @for together in parts.chunk_by(|a, b| is_fact(a) && is_fact(b)) {
-        @match together[0] {
-            Part::Line(tone, text) => (paragraph(*tone, text)),
-            Part::Table(of) => (table(of)),
-            Part::Fact(..) => dl {
-                @for part in together { @if let Part::Fact(name, lines) = part { (fact(name, lines)) } }
-            },
-            Part::Note(_) | Part::Chart(_) => {},
-        }
-    } }
 }
 
 /// A table. Columns in which no row says anything are named instead.

@@ -107,7 +107,6 @@ pub(super) fn chart(report: &RunReport) -> Chart {
             y: Axis::new("active vCPUs", number, Extent::Whole(0.0, vcpus + 0.9, 8)),
             height: 300,
             description: told.collect::<Vec<String>>().join("; "),
-            references: Vec::new(),
             paths: vec![(line, SERIES[0], 2)],
             marks: marks.collect(),
         }),

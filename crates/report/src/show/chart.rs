@@ -4,14 +4,14 @@ use crate::text::{distinct, interval};
 use plotters::style::RGBColor;
 
 /// Text and axes.
-pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 /// Lesser text, lines of reference.
-pub(crate) const MUTED: RGBColor = RGBColor(0x66, 0x66, 0x66);
+pub const MUTED: RGBColor = RGBColor(0x66, 0x66, 0x66);
 /// Lines behind everything.
-pub(crate) const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
+pub const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// Blue, vermilion, green, purple, orange, sky: Okabe and Ito's, told apart by colour-blind readers. The page restyles
 /// these for dark screens by their values (`style.css`), so every colour used must be one of them.
-pub(crate) const SERIES: [RGBColor; 6] = [
+pub const SERIES: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
     RGBColor(0x00, 0x9E, 0x73),
@@ -21,7 +21,7 @@ pub(crate) const SERIES: [RGBColor; 6] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     Circle,
     Square,
     Triangle,
@@ -33,19 +33,19 @@ pub(crate) enum Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Look(pub RGBColor, pub Shape);
+pub struct Look(pub RGBColor, pub Shape);
 
 /// The mark around an outlier.
-pub(crate) const OUTLIER: Look = Look(MUTED, Shape::Halo);
+pub const OUTLIER: Look = Look(MUTED, Shape::Halo);
 
 /// The n-th of those that are told apart.
-pub(crate) fn nth(n: usize) -> Look {
+pub fn nth(n: usize) -> Look {
     let shapes = [Shape::Circle, Shape::Square, Shape::Triangle, Shape::Diamond];
     Look(SERIES[n % SERIES.len()], shapes[n % shapes.len()])
 }
 
 /// A quantile of a distribution of times, by its name.
-pub(crate) fn quantile(name: &'static str, ns: u64) -> Mark {
+pub fn quantile(name: &'static str, ns: u64) -> Mark {
     let look = match name {
         "p50" => Look(SERIES[0], Shape::Circle),
         "p90" => Look(SERIES[2], Shape::Square),
@@ -57,7 +57,7 @@ pub(crate) fn quantile(name: &'static str, ns: u64) -> Mark {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     pub value: f64,
     /// Its series, in the legend; empty for none.
     pub name: String,
@@ -71,7 +71,7 @@ impl Mark {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Bar {
+pub struct Bar {
     pub label: String,
     /// A line behind the marks: from, to, colour.
     pub range: Option<(f64, f64, RGBColor)>,
@@ -111,7 +111,7 @@ impl Bar {
 
 /// An axis: its name with the unit, how its values are written, what it reaches over.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub struct Axis {
     pub name: String,
     pub unit: fn(f64) -> String,
     pub extent: Extent,
@@ -119,7 +119,7 @@ pub(crate) struct Axis {
 
 /// What an axis reaches over, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// From 0 to a little more than the greatest, in equal steps: small differences look small.
     FromZero,
     /// In equal ratios.
@@ -150,7 +150,7 @@ impl Axis {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Chart {
+pub struct Chart {
     /// States what is seen.
     pub title: String,
     /// How to read it, below the drawing.
@@ -161,24 +161,22 @@ pub(crate) struct Chart {
 
 /// What is drawn.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub enum Body {
     /// Rows of marks along one axis, with a line at a value and its words.
     Rows(Vec<Bar>, Option<(f64, String)>),
     Plane(Plane),
 }
 
 /// A line: points, colour, width.
-pub(crate) type Path = (Vec<(f64, f64)>, RGBColor, u32);
+pub type Path = (Vec<(f64, f64)>, RGBColor, u32);
 
 /// Marks and lines between two axes.
 #[derive(Clone, Debug)]
-pub(crate) struct Plane {
+pub struct Plane {
     pub y: Axis,
     pub height: u32,
     /// For those who cannot see it.
     pub description: String,
-    /// Upright lines and their words.
-    pub references: Vec<(f64, &'static str)>,
     pub paths: Vec<Path>,
     /// Place and mark (its value is y), and words beside it.
     pub marks: Vec<(f64, Mark, String)>,
@@ -236,7 +234,7 @@ fn values(rows: &[Bar]) -> impl Iterator<Item = f64> {
 }
 
 /// A time on an axis: as few digits as it takes.
-pub(crate) fn seconds(ns: f64) -> String {
+pub fn seconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         size if size < 1e3 => (ns, "ns"),
         size if size < 1e6 => (ns / 1e3, "us"),
@@ -247,7 +245,7 @@ pub(crate) fn seconds(ns: f64) -> String {
 }
 
 /// A number on an axis: up to three decimals, without zeros at the end.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }

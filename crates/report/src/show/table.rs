@@ -4,7 +4,7 @@ use crate::text::{UNKNOWN, fixed, known, percent, time};
 
 /// Rows, each with the same columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table {
+pub struct Table {
     pub title: String,
     pub rows: Vec<Row>,
     /// The page shows it only when asked for: it is long.
@@ -30,11 +30,11 @@ impl Table {
 
 /// A row, built cell by cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row(pub Vec<Cell>);
+pub struct Row(pub Vec<Cell>);
 
 /// What a row says in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub struct Cell {
     pub column: String,
     pub text: String,
     /// Words stand to the left, numbers to the right.
@@ -44,7 +44,7 @@ pub(crate) struct Cell {
 
 /// Where a column is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visibility {
+pub enum Visibility {
     Everywhere,
     /// In the terminal only where a row says something in it.
     Filled,
@@ -101,7 +101,7 @@ impl Row {
 }
 
 /// What a cell can say; nothing is a dash.
-pub(crate) trait Value {
+pub trait Value {
     fn told(self) -> String;
 }
 

@@ -4,7 +4,7 @@ use super::{INK, Look, MUTED, SERIES, Shape};
 
 /// What an interval means for the one who reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Helps,
     Hurts,
     NoDifference,

@@ -11,7 +11,7 @@ use gleaner_cachesim::reproduce::{
 use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
-use gleaner_report::{ReproductionParameter, ReproductionReport};
+use gleaner_lab_report::{ReproductionParameter, ReproductionReport};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

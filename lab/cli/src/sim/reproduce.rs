@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
-use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
+use gleaner_lab_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
 use gleaner_sim::reproduce::{Extent, IDS, Reproduced, Row, reproduce};
 
 /// Stands for every identifier.

@@ -1,7 +1,8 @@
 //! What came out of simulations, as `gleaner.sim/1`.
 
+use gleaner_lab_report::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 use gleaner_model::Distribution;
-use gleaner_report::{DecisionRecord, SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
+use gleaner_report::DecisionRecord;
 use gleaner_scenario::{Choice, Combination, Role, Scenario, Simulator};
 use gleaner_sim::config::HostConfig;
 use gleaner_sim::{CostDescription, SimResult, VmResult};

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::grid::Point;
 use super::table::{Cell, Column};
 use crate::sim::results::beside_label;
-use gleaner_report::{SimRun, SimVm};
+use gleaner_lab_report::{SimRun, SimVm};
 use serde_json::Value;
 use std::time::Duration;
 use toml::Value as Toml;

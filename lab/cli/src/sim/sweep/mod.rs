@@ -15,7 +15,7 @@ use folder::{Folder, Manifest};
 use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
-use gleaner_report::{SweepParameter, SweepReport};
+use gleaner_lab_report::{SweepParameter, SweepReport};
 use gleaner_scenario::Scenario;
 use gleaner_sim::{Moment, Simulation};
 use grid::{Base, Grid, Point, Shard};

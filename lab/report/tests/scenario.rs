@@ -1,9 +1,10 @@
 //! `gleaner.scenario/1`: the contract, held still by golden files, and what its summary computes.
 
-use gleaner_report::{
-    BackgroundRate, HostFacts, InTurnRun, InTurnSlice, InTurnVm, LatencyReport, MetricFound, MetricMedian, RatioSpread,
-    RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
+use gleaner_lab_report::{
+    BackgroundRate, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian, RatioSpread, RunFigures,
+    ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
+use gleaner_report::LatencyReport;
 use serde_json::{Value, json};
 
 fn figures() -> RunFigures {

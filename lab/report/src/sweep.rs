@@ -1,14 +1,13 @@
 //! `gleaner.sweep/1`: a scenario simulated over a grid of parameters and seeds.
 
-use crate::show::{Document, Row, Shown, line, table};
-use crate::text::{self, count};
+use gleaner_report::show::{Document, Row, Shown, line, table};
+use gleaner_report::text::{self, count};
 use gleaner_stats::median;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What `gleaner-lab sim sweep` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
     pub schema: String,
     pub scenario: String,
@@ -36,7 +35,7 @@ pub struct SweepReport {
     pub rows: Vec<Map<String, Value>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepParameter {
     /// Where it is in the scenario.
     pub key: String,

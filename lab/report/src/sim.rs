@@ -2,12 +2,11 @@
 
 mod shown;
 
-use crate::DecisionRecord;
-use schemars::JsonSchema;
+use gleaner_report::DecisionRecord;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner-lab sim run` found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimReport {
     pub schema: String,
     pub scenario: String,
@@ -26,7 +25,7 @@ pub struct SimReport {
 }
 
 /// The simulated host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimHost {
     /// Physical CPUs.
     pub pcpus: u32,
@@ -40,7 +39,7 @@ pub struct SimHost {
     pub ple: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SimCost {
     pub name: String,
     /// How long it takes.
@@ -50,7 +49,7 @@ pub struct SimCost {
 }
 
 /// One simulation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimRun {
     /// From 0.
     pub round: u32,
@@ -74,7 +73,7 @@ pub struct SimRun {
 
 /// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus *
 /// end_ns`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimVm {
     /// Its name.
     pub vm: String,
@@ -133,7 +132,7 @@ pub struct SimVm {
 }
 
 /// A measured workload under a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimRow {
     pub vm: String,
     pub workload: String,

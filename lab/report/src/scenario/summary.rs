@@ -11,14 +11,13 @@
 //! medians are.
 
 use super::{ScenarioReport, ScenarioRun};
-use crate::show::Value;
+use gleaner_report::show::Value;
 use gleaner_stats::{interval_of_median, median, speedup};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One combination over all rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioRow {
     pub vm: String,
     pub workload: String,
@@ -65,7 +64,7 @@ pub struct ScenarioRow {
 }
 
 /// A command's metric over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricMedian {
     pub median: f64,
     /// False of a latency.
@@ -73,7 +72,7 @@ pub struct MetricMedian {
 }
 
 /// A median with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioSpread {
     pub median: f64,
     /// Lower and upper end; null for fewer than five values.

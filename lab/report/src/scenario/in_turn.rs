@@ -1,14 +1,13 @@
 //! Programs that go on while slices take turns: `machine.in_turn`.
 
 use super::summary::RatioSpread;
-use crate::show::{Part, Row, line, table};
-use crate::text::{distinct, mean_time};
+use gleaner_report::show::{Part, Row, line, table};
+use gleaner_report::text::{distinct, mean_time};
 use gleaner_stats::median;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One run of the measured programs, and every slice's turns within it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InTurnRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -31,14 +30,14 @@ pub struct InTurnRun {
 }
 
 /// Who ran what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InTurnVm {
     pub vm: String,
     pub workload: String,
 }
 
 /// What came of a slice, over all its turns of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InTurnSlice {
     /// `adaptive`, or a duration.
     pub slice: String,
@@ -50,7 +49,7 @@ pub struct InTurnSlice {
     pub wake_to_run_p99_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SliceTurn {
     /// Counted from 0.
     pub pass: u32,

@@ -1,8 +1,8 @@
 //! What `gleaner.reproduction/1` shows: what was simulated, case by case, and what the paper says of it.
 
 use super::{ReproductionReport, ReproductionRow, chart};
-use crate::show::{Document, Part, Row, Shown, bad, fact, line, notes, table, verdict};
-use crate::text::{count, distinct, fixed};
+use gleaner_report::show::{Document, Part, Row, Shown, bad, fact, line, notes, table, verdict};
+use gleaner_report::text::{count, distinct, fixed};
 
 /// Disagreements told at the top of the page.
 const MOST_TOLD: usize = 12;

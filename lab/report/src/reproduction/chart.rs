@@ -1,8 +1,10 @@
 //! Charts of a reproduction: simulated figures over the paper's, and each case with all techniques.
 
 use super::{ReproductionReport, ReproductionRow};
-use crate::show::{Axis, Bar, Chart, Extent, GRID, Look, MUTED, Mark, SERIES, Shape, nth, number as plain, seconds};
-use crate::text::distinct;
+use gleaner_report::show::{
+    Axis, Bar, Chart, Extent, GRID, Look, MUTED, Mark, SERIES, Shape, nth, number as plain, seconds,
+};
+use gleaner_report::text::distinct;
 
 /// Rows of one figure; a longer one cannot be taken in.
 const MOST_ROWS: usize = 30;

@@ -1,8 +1,8 @@
 //! What `gleaner.sim/1` shows: policies against the first one, round by round, and where the vCPUs' time went.
 
 use super::{SimCost, SimReport, SimRow, SimRun, SimVm};
-use crate::show::{Axis, Bar, Chart, Document, Mark, Part, Row, Shown, fact, line, nth, table, verdict};
-use crate::text::{self, count, distinct, interval, percent, time};
+use gleaner_report::show::{Axis, Bar, Chart, Document, Mark, Part, Row, Shown, fact, line, nth, table, verdict};
+use gleaner_report::text::{self, count, distinct, interval, percent, time};
 
 /// Rows of one figure; a longer one cannot be taken in.
 const MOST_ROWS: usize = 30;

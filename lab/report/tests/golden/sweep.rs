@@ -1,7 +1,7 @@
 //! `gleaner.sweep/1`.
 
 use super::{check, has};
-use gleaner_report::{SweepParameter, SweepReport};
+use gleaner_lab_report::{SweepParameter, SweepReport};
 use serde_json::{Map, Value, json};
 
 fn row(point: u64, slice_ns: u64, policy: &str, seed: u64, items_per_s: f64) -> Map<String, Value> {

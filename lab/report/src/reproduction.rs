@@ -4,11 +4,10 @@
 mod chart;
 mod shown;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a reproduction gave, beside what the paper says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReproductionReport {
     pub schema: String,
     /// Which figure or table, such as `micro:fig10`.
@@ -26,7 +25,7 @@ pub struct ReproductionReport {
 }
 
 /// One of the simulation's parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReproductionParameter {
     /// Its name, with the unit.
     pub name: String,
@@ -35,7 +34,7 @@ pub struct ReproductionParameter {
 }
 
 /// One figure, or one statement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReproductionRow {
     /// Which mix, workload or group of them.
     pub case: String,

@@ -1,7 +1,8 @@
 //! `gleaner.sim/1`.
 
 use super::{check, has, units_are_named};
-use gleaner_report::{DecisionRecord, SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
+use gleaner_lab_report::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
+use gleaner_report::DecisionRecord;
 use serde_json::Value;
 
 fn vm(vm: &str, role: &str, policy: &str, items_per_s: f64) -> SimVm {

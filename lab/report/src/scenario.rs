@@ -7,13 +7,12 @@ mod summary;
 pub use in_turn::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
 
-use crate::{LatencyReport, RunReport};
-use schemars::JsonSchema;
+use gleaner_report::{LatencyReport, RunReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What the test bed measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioReport {
     pub schema: String,
     /// The scenario's name.
@@ -39,7 +38,7 @@ pub struct ScenarioReport {
     pub summary: Vec<ScenarioRow>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// CPUs online.
     pub cpus: u32,
@@ -53,7 +52,7 @@ pub struct HostFacts {
 }
 
 /// One virtual machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmFacts {
     /// Its name in the scenario.
     pub vm: String,
@@ -74,7 +73,7 @@ pub struct VmFacts {
 }
 
 /// One run of a measured workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -122,7 +121,7 @@ pub struct ScenarioRun {
 }
 
 /// A figure found in a command's output.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricFound {
     /// Above 0.
     pub value: f64,
@@ -131,7 +130,7 @@ pub struct MetricFound {
 }
 
 /// What `gleaner host run` said of a run's slices, background and measured VMs together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeliveredSlices {
     /// Median of the run intervals that ended by preemption, the longest of the VMs' medians. Null
     /// without BPF.
@@ -153,7 +152,7 @@ pub struct DeliveredSlices {
 }
 
 /// What a VM in the background did during a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundRate {
     pub vm: String,
     /// The workload's label, or `nothing`.
@@ -163,7 +162,7 @@ pub struct BackgroundRate {
 }
 
 /// A background workload alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SoloRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -178,7 +177,7 @@ pub struct SoloRun {
 }
 
 /// Figures of `gleaner.run/1`, under the same names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFigures {
     /// Idle time bridged, summed over vCPUs.
     pub retained_ns: u64,

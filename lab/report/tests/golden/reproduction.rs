@@ -1,7 +1,7 @@
 //! `gleaner.reproduction/1`.
 
 use super::{check, has, units_are_named};
-use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
+use gleaner_lab_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
 use serde_json::Value;
 
 fn row(case: &str, metric: &str, simulated: Option<f64>) -> ReproductionRow {

@@ -1,11 +1,11 @@
 //! What `gleaner.scenario/1` shows: virtual machines beside one another, policies against `off`.
 
 use super::{RatioSpread, ScenarioReport, ScenarioRow, ScenarioRun, in_turn};
-use crate::show::{
+use gleaner_report::show::{
     Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, Shown, Verdict, bad, fact, line, nth, number,
     quantile, table,
 };
-use crate::text::{count, distinct, fixed, interval, known, mean_time};
+use gleaner_report::text::{count, distinct, fixed, interval, known, mean_time};
 use std::collections::BTreeSet;
 
 /// Clear differences told at the top of the page.
