@@ -53,7 +53,7 @@ trap finish EXIT
 "$binary" daemon --config "$work/gleaner.toml" --state-dir "$work/state" "${options[@]}" 2>"$work/log" &
 daemon=$!
 asked() { "$binary" "$@" --state-dir "$work/state"; }
-for _ in $(seq 100); do grep -q 'managing ' "$work/log" && break; sleep 0.1; done
+for _ in $(seq 600); do grep -q 'managing ' "$work/log" && break; sleep 0.1; done
 grep -q 'managing ' "$work/log" || { cat "$work/log" >&2; exit 1; }
 
 # Of the daemon itself: anonymous memory in KiB, open files, threads, BPF maps.

@@ -18,7 +18,7 @@ slice() { # slice NAME OPTION...
     name=$1
     shift
     # shellcheck disable=SC2086 # words
-    gleaner host run --tid $hogs --slice 1ms --interval 200ms --for 3s "$@" --json >"/tmp/$name.json" 2>"/tmp/$name.txt"
+    gleaner host run --tid $hogs --slice 1ms --interval 200ms --for 8s "$@" --json >"/tmp/$name.json" 2>"/tmp/$name.txt"
     check "slices are set, measured and given back ($name)" [ $? = 0 ]
     cat "/tmp/$name.txt"
     json "$name" "/tmp/$name.json"

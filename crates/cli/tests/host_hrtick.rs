@@ -13,7 +13,7 @@ fn guest_with_hrtick_ends_slices_without_a_ticker() {
         gleaner_testing::skip!("needs Linux 6.12 for a guest: {}", String::from_utf8_lossy(&fetched.stderr));
     };
     let mut guest = Command::new(root.join("testbed/guest.sh"));
-    guest.args(["--timeout", "240", "--binary", env!("CARGO_BIN_EXE_gleaner"), kernel]);
+    guest.args(["--timeout", "480", "--binary", env!("CARGO_BIN_EXE_gleaner"), kernel]);
     let output = guest.arg(root.join("testbed/hrtick.sh")).arg("2").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
