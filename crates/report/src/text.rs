@@ -3,12 +3,6 @@
 use gleaner_model::Nanos;
 use serde_json::Value;
 
-/// Says that a result is a part of what was asked for.
-pub fn partial(stopped_by: &str) -> String {
-    let by = if stopped_by == "interrupt" { "a signal".to_owned() } else { format!("--{stopped_by}") };
-    format!("PARTIAL RESULT: {by} ended it; this is what was done until then.")
-}
-
 /// What is unknown is a dash, in words and on the page.
 pub const UNKNOWN: &str = "-";
 

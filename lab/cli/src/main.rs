@@ -3,7 +3,6 @@
 
 mod args;
 mod cache;
-mod count;
 mod report;
 mod sim;
 

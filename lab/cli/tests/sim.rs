@@ -97,7 +97,7 @@ fn costs_come_from_a_probe_and_the_files_own_stay() {
     };
     with_file(&SCENARIO.replace("cache_refill_ns = 5000", "ipi_ns = 7000"), |path| {
         probe(&settings);
-        let done = run(path, &["--rounds", "1", "--probe", file]);
+        let done = run(path, &["--seeds", "1", "--probe", file]);
         let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         let cost = |name: &str| {
             report["costs"].as_array().unwrap().iter().find(|cost| cost["name"] == name).unwrap()["value_ns"].clone()
@@ -117,7 +117,7 @@ fn costs_come_from_a_probe_and_the_files_own_stay() {
 fn a_trace_has_every_vcpu_and_no_span_outside_the_run() {
     with_file(SCENARIO, |path| {
         let trace = path.with_file_name("trace.json");
-        let ran = run(path, &["--rounds", "1", "--trace", trace.to_str().unwrap()]);
+        let ran = run(path, &["--seeds", "1", "--trace", trace.to_str().unwrap()]);
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         let result: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
         let end_us = result["runs"][0]["end_ns"].as_u64().unwrap() as f64 / 1e3;
@@ -164,7 +164,7 @@ fn what_cannot_be_simulated_is_named() {
 fn the_slices_that_a_scenario_compares_are_simulated() {
     let slices = "cpus = \"0-1\"\nslices = [\"kernel\", \"100us\", \"adaptive\"]";
     with_file(&SCENARIO.replacen("cpus = \"0-1\"", slices, 1), |path| {
-        let ran = run(path, &["--rounds", "1"]);
+        let ran = run(path, &["--seeds", "1"]);
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
         // The chain beside the program that computes, unmanaged: the shorter the slices, the sooner it goes on.

@@ -6,7 +6,6 @@
 mod reproduction;
 mod scenario;
 mod sim;
-mod sweep;
 
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use scenario::{
@@ -14,7 +13,6 @@ pub use scenario::{
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
 pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
-pub use sweep::{SweepParameter, SweepReport};
 
 use gleaner_report::html::{Known, alone};
 
@@ -22,7 +20,6 @@ gleaner_report::contracts! {
     ReproductionReport: "gleaner.reproduction/1",
     ScenarioReport: "gleaner.scenario/1",
     SimReport: "gleaner.sim/1",
-    SweepReport: "gleaner.sweep/1",
 }
 
 /// The results that a page can show, in the order of their kinds.

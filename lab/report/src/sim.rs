@@ -4,20 +4,21 @@ mod shown;
 
 use gleaner_report::DecisionRecord;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// What `gleaner-lab sim run` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimReport {
     pub schema: String,
     pub scenario: String,
+    /// Keys of the scenario that were set (`--set`), with their values.
+    pub set: Map<String, Value>,
     /// The first round's seed; each further round has the next one.
     pub seed: u64,
     /// The simulated host.
     pub host: SimHost,
     /// What things cost in it.
     pub costs: Vec<SimCost>,
-    /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
-    pub stopped_by: Option<String>,
     /// One entry for each combination and round, in order.
     pub runs: Vec<SimRun>,
     /// Measured workloads under each policy, against the first policy of their VM.
@@ -58,9 +59,6 @@ pub struct SimRun {
     pub end_ns: u64,
     /// Whether all measured workloads had ended by then.
     pub complete: bool,
-    /// Whether it was ended from outside before that (`stopped_by`): its figures are those of the time until then.
-    #[serde(default)]
-    pub stopped: bool,
     /// Events dealt with.
     pub events: u64,
     /// Busy share of all pCPUs.

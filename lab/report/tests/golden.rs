@@ -8,8 +8,6 @@ mod keys;
 mod reproduction;
 #[path = "golden/sim.rs"]
 mod sim;
-#[path = "golden/sweep.rs"]
-mod sweep;
 
 use keys::{has, units_are_named};
 use serde::{Serialize, de::DeserializeOwned};

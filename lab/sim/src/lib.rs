@@ -62,7 +62,6 @@ pub use costs::{CostDescription, Costs};
 pub use engine::{Time, Timers};
 pub use ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 pub use result::{SimResult, VmResult};
-pub use run::Moment;
 pub use setup::Simulation;
 pub use timeline::{ChromeEvent, Timeline, TimelineSpan};
 pub use totals::{VcpuTotals, VmTotals};

@@ -50,8 +50,6 @@ pub struct SimResult {
     pub end_ns: Time,
     /// Whether the measured workloads had ended by then.
     pub complete: bool,
-    /// Whether it was ended from outside before that, and before its time was over.
-    pub stopped: bool,
     /// Events dealt with.
     pub events: u64,
     /// Busy time of each pCPU.

@@ -1,49 +1,29 @@
 //! The event loop: take the next timer, deal with it, let the pCPUs choose. In debug builds the world is checked after
 //! each event.
 
-use crate::engine::Time;
 use crate::ids::VcpuIx;
 use crate::world::{Owner, World};
 #[cfg(debug_assertions)]
 use crate::world::{Place, Vm};
 
-/// Whoever watches is asked after so many events.
+/// Whether time goes on is looked at after so many events.
 const EVENTS_BETWEEN_LOOKS: u64 = 4096;
 
 /// More events at the same time than this, and time will not go on: there are at most 16 times 1,024 threads.
 const EVENTS_AT_A_TIME_MAX: u64 = 20_000_000;
 
-/// How far a simulation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Simulated time.
-    pub now_ns: Time,
-    /// When it ends at the latest.
-    pub end_ns: Time,
-    /// Events dealt with.
-    pub events: u64,
-}
-
 impl World {
     /// Until the measured workloads have ended, nothing can happen any more, or it is time.
-    #[cfg(test)]
     pub(crate) fn run(&mut self) {
-        self.run_while(&mut |_| true);
-    }
-
-    /// As long as `go_on` wants, too, which is asked every [`EVENTS_BETWEEN_LOOKS`] events.
-    pub(crate) fn run_while(&mut self, go_on: &mut dyn FnMut(Moment) -> bool) {
         self.settle();
         let mut began = (self.now, self.events);
         while self.measured_left > 0 && self.endless.is_none() {
             if self.events % EVENTS_BETWEEN_LOOKS == EVENTS_BETWEEN_LOOKS - 1 {
-                let moment = Moment { now_ns: self.now, end_ns: self.config.end, events: self.events };
-                self.stopped = !go_on(moment);
                 if began.0 != self.now {
                     began = (self.now, self.events);
                 }
                 self.stands_still = self.events - began.1 >= EVENTS_AT_A_TIME_MAX;
-                if self.stopped || self.stands_still {
+                if self.stands_still {
                     break;
                 }
             }

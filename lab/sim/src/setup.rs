@@ -8,7 +8,6 @@ use crate::engine::{BitSet, Random, Timers};
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 use crate::program::{Code, Objects, Thread, ThreadState};
 use crate::result::{SimResult, VmResult};
-use crate::run::Moment;
 use crate::timeline::Timeline;
 use crate::totals::VmTotals;
 use crate::world::{Cap, Class, Gleaner, Guest, Host, Pcpu, Slices, Slots, Vcpu, Vm, World, Yielder};
@@ -65,7 +64,6 @@ impl Simulation {
             events: 0,
             measured_left: 0,
             endless: None,
-            stopped: false,
             stands_still: false,
             timeline: config.trace.then(|| Timeline::new(vcpus)),
             slices: config.host.adaptive.as_ref().map(|adaptive| Slices::new(adaptive, &config)),
@@ -90,22 +88,10 @@ impl Simulation {
     ///
     /// # Errors
     /// If a program never lets time pass, or all measured threads wait for each other.
-    pub fn run(self) -> Result<(SimResult, Option<Timeline>), SimError> {
-        self.run_while(&mut |_| true)
-    }
-
-    /// Runs it for as long as `go_on` wants, which is asked every few thousand events. What is there when it refuses is
-    /// the result, which says so.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn run_while(
-        mut self,
-        go_on: &mut dyn FnMut(Moment) -> bool,
-    ) -> Result<(SimResult, Option<Timeline>), SimError> {
+    pub fn run(mut self) -> Result<(SimResult, Option<Timeline>), SimError> {
         let world = &mut self.0;
         world.start();
-        world.run_while(go_on);
+        world.run();
         if world.stands_still {
             return Err(SimError::StandsStill { at_ns: world.now });
         }
@@ -114,8 +100,7 @@ impl Simulation {
             let vm = &world.vms[thread.vm.at()];
             return Err(SimError::Endless { vm: vm.name.clone(), thread: t.0 - vm.first_thread.0 });
         }
-        let over = world.measured_left == 0 || world.stopped;
-        if !over && world.timers.next_time().is_none() && world.now < world.config.end {
+        if world.measured_left > 0 && world.timers.next_time().is_none() && world.now < world.config.end {
             return Err(world.deadlock());
         }
         if let Some(timeline) = &mut world.timeline {
@@ -327,7 +312,6 @@ impl World {
         SimResult {
             end_ns: self.now,
             complete: self.measured_left == 0,
-            stopped: self.stopped,
             events: self.events,
             slice_decisions: self.slices.as_ref().map_or_else(Vec::new, |slices| slices.decisions.clone()),
             pcpu_busy_ns: self.host.pcpus.iter().map(busy).collect(),

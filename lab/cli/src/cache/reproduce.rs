@@ -1,6 +1,6 @@
 //! `gleaner-lab cache reproduce`: figures of the micro-sliced paper, simulated.
 
-use crate::sim::limits::{MaxTime, Watch};
+use crate::sim::progress;
 use crate::sim::reproduce::row;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -12,9 +12,8 @@ use gleaner_command::args::JsonArg;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
 use gleaner_lab_report::{ReproductionParameter, ReproductionReport};
+use indicatif::ProgressBar;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Args)]
 #[command(after_help = "The figures are those of section IV and V of the paper (MICRO'14):\n\
@@ -49,8 +48,6 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]
-    max_time: MaxTime,
-    #[command(flatten)]
     pub json: JsonArg,
 }
 
@@ -67,23 +64,9 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let extent = Extent { quanta: if args.smoke { 1 } else { args.quanta }, mixes: args.mixes.clone() };
     let source = Source::new(args.traces.clone());
     let jobs = args.jobs.map_or(0, usize::from);
-    let watch = Watch::without_signals("simulating", args.max_time);
-    watch.doing(figure.id());
-    let counts = Arc::new(Counts::default());
-    let work = {
-        let (extent, counts) = (extent.clone(), Arc::clone(&counts));
-        move || reproduce(figure, &extent, &source, jobs, &*counts)
-    };
-    let reproduction = watch.beside(|| counts.share(), work)?;
-    watch.end();
-    let Some(reproduction) = reproduction else {
-        let (done, planned) = (counts.done.load(Ordering::Relaxed), counts.planned.load(Ordering::Relaxed));
-        let message = format!(
-            "ended after {done} of {planned} simulations, and a figure needs them all: there is no result; --mix N and --quanta N make a smaller one"
-        );
-        return Err(Failure::work(message));
-    };
-    let reproduction = reproduction.map_err(failure)?;
+    let bar = Bar(progress(0));
+    let reproduction = reproduce(figure, &extent, &source, jobs, &bar).map_err(failure)?;
+    bar.0.finish_and_clear();
     let report = report(reproduction, &extent, args);
     output.json(&report)?;
     output.text(&report);
@@ -99,25 +82,15 @@ fn failure(error: ReproduceError) -> Failure {
 }
 
 /// How far it is.
-#[derive(Default)]
-struct Counts {
-    planned: AtomicU64,
-    done: AtomicU64,
-}
+struct Bar(ProgressBar);
 
-impl Counts {
-    fn share(&self) -> f64 {
-        self.done.load(Ordering::Relaxed) as f64 / self.planned.load(Ordering::Relaxed).max(1) as f64
-    }
-}
-
-impl Progress for Counts {
+impl Progress for Bar {
     fn planned(&self, simulations: u64) {
-        self.planned.fetch_add(simulations, Ordering::Relaxed);
+        self.0.inc_length(simulations);
     }
 
     fn done(&self) {
-        self.done.fetch_add(1, Ordering::Relaxed);
+        self.0.inc(1);
     }
 }
 

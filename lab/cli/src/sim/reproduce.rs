@@ -1,6 +1,6 @@
 //! `gleaner-lab sim reproduce`: both papers' scheduling results, simulated.
 
-use super::limits::{MaxTime, StoppedBy, Watch, nothing_done};
+use super::progress;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_command::args::JsonArg;
@@ -40,8 +40,6 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    max_time: MaxTime,
-    #[command(flatten)]
     json: JsonArg,
 }
 
@@ -49,31 +47,14 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let extent = Extent { smoke: args.smoke, seed: args.seed };
     let ids = IDS.iter().copied().filter(|id| args.id == ALL || args.id == *id).collect::<Vec<_>>();
-    let watch = Watch::new("simulating", args.max_time)?;
+    let bar = progress(ids.len());
     let mut reports = Vec::new();
-    for (n, id) in ids.iter().copied().enumerate() {
-        watch.doing(id);
-        let share = n as f64 / ids.len() as f64;
-        match watch.beside(|| share, move || reproduce(id, &extent))? {
-            Some(Ok(reproduced)) => reports.push(report(id, reproduced, extent)),
-            Some(Err(error)) => return Err(Failure::work(error)),
-            None => break,
-        }
+    for id in ids {
+        bar.set_message(id);
+        reports.push(report(id, reproduce(id, &extent).map_err(Failure::work)?, extent));
+        bar.inc(1);
     }
-    watch.end();
-    let stopped = watch.stopped();
-    if stopped.is_some() && reports.is_empty() {
-        return Err(nothing_done(stopped));
-    }
-    if let Some(by) = stopped.map(|by| by.word("")) {
-        let (done, all) = (reports.len(), ids.len());
-        let note = format!(
-            "PARTIAL RESULT: ended early ({by}) after {done} of {all} tables and figures, of which this is one"
-        );
-        for report in &mut reports {
-            report.notes.push(note.clone());
-        }
-    }
+    bar.finish_and_clear();
     if args.id != ALL
         && let Some(report) = reports.first()
     {
@@ -86,7 +67,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
         output.text(report);
     }
     output.text(&Summary(reports));
-    Ok(StoppedBy::status(stopped))
+    Ok(0)
 }
 
 /// A row as results have it; `based` where it matters whether anything was fitted.

@@ -6,47 +6,52 @@ use gleaner_report::DecisionRecord;
 use gleaner_scenario::{Choice, Combination, Role, Scenario, Simulator};
 use gleaner_sim::config::HostConfig;
 use gleaner_sim::{CostDescription, SimResult, VmResult};
+use serde_json::{Map, Value};
 
 /// Decisions that a result keeps.
 const DECISIONS_KEPT: usize = 100;
 
 /// One simulation that has been run.
-pub struct Done {
-    pub round: u32,
-    pub seed: u64,
-    pub combination: Combination,
-    pub host: HostConfig,
-    pub costs: Vec<CostDescription>,
-    pub result: SimResult,
+pub struct Ran<'a> {
+    pub combination: &'a Combination,
+    pub run: SimRun,
 }
 
-pub fn report(scenario: &Scenario, seed: u64, done: &[Done], stopped_by: Option<String>) -> SimReport {
+/// What all of them had in common.
+pub struct Common<'a> {
+    pub scenario: &'a Scenario,
+    pub set: Map<String, Value>,
+    pub seed: u64,
+    pub host: &'a HostConfig,
+    pub costs: &'a [CostDescription],
+}
+
+pub fn report(common: Common<'_>, ran: Vec<Ran<'_>>) -> SimReport {
+    let Common { scenario, set, seed, host, costs } = common;
     let default = Simulator::default();
     let simulator = scenario.simulator.as_ref().unwrap_or(&default);
-    let first = done.first();
-    let runs: Vec<SimRun> = done.iter().map(|done| run(scenario, done)).collect();
     SimReport {
         schema: SimReport::SCHEMA.to_owned(),
         scenario: scenario.name.clone(),
+        set,
         seed,
         host: SimHost {
-            pcpus: first.map_or(0, |done| done.host.pcpus),
+            pcpus: host.pcpus,
             scheduler: word(simulator.scheduler),
             slice_ns: simulator.slice.map(|slice| u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX)),
-            halt_poll_ns: first.map_or(0, |done| done.host.halt_poll.max),
-            ple: first.is_some_and(|done| done.host.ple.is_some()),
+            halt_poll_ns: host.halt_poll.max,
+            ple: host.ple.is_some(),
         },
-        costs: first.map_or_else(Vec::new, |done| done.costs.iter().map(cost).collect()),
-        stopped_by,
-        rows: rows(scenario, done, &runs),
-        runs,
+        costs: costs.iter().map(cost).collect(),
+        rows: rows(scenario, &ran),
+        runs: ran.into_iter().map(|ran| ran.run).collect(),
     }
 }
 
 /// The scheduler as the scenario writes it.
 fn word(scheduler: impl serde::Serialize) -> String {
     match serde_json::to_value(scheduler) {
-        Ok(serde_json::Value::String(word)) => word,
+        Ok(Value::String(word)) => word,
         _ => String::new(),
     }
 }
@@ -56,17 +61,15 @@ fn cost(cost: &CostDescription) -> SimCost {
 }
 
 /// One simulation's result.
-pub fn run(scenario: &Scenario, done: &Done) -> SimRun {
-    let result = &done.result;
-    let choices = done.combination.measured.iter().chain(&done.combination.background);
+pub fn run(scenario: &Scenario, combination: &Combination, round: u32, seed: u64, result: &SimResult) -> SimRun {
+    let choices = combination.measured.iter().chain(&combination.background);
     let wall = result.pcpu_busy_ns.len() as f64 * result.end_ns as f64;
     let busy: u64 = result.pcpu_busy_ns.iter().sum();
     SimRun {
-        round: done.round,
-        seed: done.seed,
+        round,
+        seed,
         end_ns: result.end_ns,
         complete: result.complete,
-        stopped: result.stopped,
         events: result.events,
         pcpu_busy_ratio: if wall > 0.0 { busy as f64 / wall } else { 0.0 },
         vcpu_switches: result.vcpu_switches,
@@ -118,22 +121,23 @@ fn mean(of: &Distribution) -> Option<u64> {
 
 /// Each measured VM, workload and policy at each slice beside each background, over the rounds; against the first
 /// policy at the first slice, round by round.
-fn rows(scenario: &Scenario, done: &[Done], runs: &[SimRun]) -> Vec<SimRow> {
-    let first_round: Vec<&Done> = done.iter().filter(|done| done.round == 0).collect();
+fn rows(scenario: &Scenario, ran: &[Ran<'_>]) -> Vec<SimRow> {
+    let first_round: Vec<&Combination> =
+        ran.iter().filter(|ran| ran.run.round == 0).map(|ran| ran.combination).collect();
     let per_round = first_round.len();
-    let first_slice = first_round.first().and_then(|done| done.combination.slice);
+    let first_slice = first_round.first().and_then(|combination| combination.slice);
     let mut rows = Vec::new();
-    for (at, combination) in first_round.iter().map(|done| &done.combination).enumerate() {
+    for (at, combination) in first_round.iter().copied().enumerate() {
         for (place, choice) in combination.measured.iter().enumerate() {
             let is_base = |other: &Combination| {
                 other.background == combination.background
                     && other.slice == first_slice
                     && other.measured.get(place).is_some_and(|base| *base == Choice { policy: 0, ..*choice })
             };
-            let base = first_round.iter().position(|done| is_base(&done.combination));
-            let rounds = runs.len() / per_round.max(1);
-            let here = |round: usize| &runs[round * per_round + at];
-            let there = |round: usize| base.map(|base| &runs[round * per_round + base]);
+            let base = first_round.iter().position(|other| is_base(other));
+            let rounds = ran.len() / per_round.max(1);
+            let here = |round: usize| &ran[round * per_round + at].run;
+            let there = |round: usize| base.map(|base| &ran[round * per_round + base].run);
             let ratio = |of: &dyn Fn(&SimRun) -> f64| {
                 let ratios = (0..rounds).filter_map(|round| Some((of(here(round)), of(there(round)?))));
                 median(ratios.filter(|(_, base)| *base > 0.0).map(|(here, base)| here / base).collect())

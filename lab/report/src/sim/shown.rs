@@ -2,7 +2,8 @@
 
 use super::{SimCost, SimReport, SimRow, SimRun, SimVm};
 use gleaner_report::show::{Axis, Bar, Chart, Document, Mark, Part, Row, Shown, fact, line, nth, table, verdict};
-use gleaner_report::text::{self, count, distinct, interval, percent, time};
+use gleaner_report::text::{count, distinct, interval, percent, time};
+use serde_json::Value;
 
 /// Rows of one figure; a longer one cannot be taken in.
 const MOST_ROWS: usize = 30;
@@ -18,8 +19,13 @@ impl Shown for SimReport {
         let host = &self.host;
         let pcpus = format!("{} under {}", count(u64::from(host.pcpus), "pCPU"), host.scheduler);
         let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", time(ns)));
-        document.both(self.stopped_by.as_deref().map(|by| line(text::partial(by))));
         document.both(line(format!("{}: simulated on {pcpus}{slice}", self.scenario)));
+        let set = |(key, value): (&String, &Value)| match value.as_str() {
+            Some(word) => format!("{key}={word}"),
+            None => format!("{key}={value}"),
+        };
+        let set: Vec<String> = self.set.iter().map(set).collect();
+        document.both((!set.is_empty()).then(|| line(format!("Set: {}", set.join(", ")))));
         document.page(self.told());
         document.page(RATIOS.iter().flat_map(|ratio| self.charts(ratio)).map(Part::from));
         document.both(self.rows_table());
@@ -60,18 +66,15 @@ fn case(row: &SimRow) -> String {
 impl SimReport {
     /// Runs that did not come to their end, and what one round is worth.
     fn cut_off(&self) -> Vec<String> {
-        let stopped = self.runs.iter().find(|run| run.stopped).map(|run| {
-            format!("The last run was ended at {} of simulated time; its rates are until then.", time(run.end_ns))
-        });
-        let cut = self.runs.iter().filter(|run| !run.complete && !run.stopped).count() as u64;
+        let cut = self.runs.iter().filter(|run| !run.complete).count() as u64;
         let cut = (cut > 0).then(|| {
             let cut = count(cut, "run");
             format!("{cut} ended at run_timeout before the measured work was done; rates count until then.")
         });
         let compared = |row: &SimRow| row.speedup.is_some() && row.policy != self.rows[0].policy;
         let one = (self.runs.iter().all(|run| run.round == 0) && self.rows.iter().any(compared))
-            .then(|| "One round shows nothing: seeds differ. --rounds 5 gives medians of five.".to_owned());
-        [stopped, cut, one].into_iter().flatten().collect()
+            .then(|| "One round shows nothing: seeds differ. --seeds 5 gives medians of five.".to_owned());
+        [cut, one].into_iter().flatten().collect()
     }
 
     /// What the page says first.

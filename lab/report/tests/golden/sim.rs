@@ -52,7 +52,6 @@ fn vm(vm: &str, role: &str, policy: &str, items_per_s: f64) -> SimVm {
 
 fn run(round: u32, policy: &str, items_per_s: f64, beside: f64) -> SimRun {
     SimRun {
-        stopped: false,
         round,
         seed: 7 + u64::from(round),
         end_ns: 1_000_000_000,
@@ -79,9 +78,9 @@ fn row(policy: &str, items_per_s: f64, speedup: Option<f64>, beside_speedup: Opt
 
 fn sim() -> SimReport {
     SimReport {
-        stopped_by: None,
         schema: SimReport::SCHEMA.into(),
         scenario: "small".into(),
+        set: [("simulator.slice".to_owned(), "1ms".into())].into_iter().collect(),
         seed: 7,
         host: SimHost {
             pcpus: 4,

@@ -83,8 +83,6 @@ pub(crate) struct World {
     /// Measured threads that have not ended.
     pub(crate) measured_left: usize,
     pub(crate) endless: Option<ThreadIx>,
-    /// Whoever watches has ended it.
-    pub(crate) stopped: bool,
     /// Events come and time does not go on.
     pub(crate) stands_still: bool,
     pub(crate) timeline: Option<Timeline>,

@@ -1,8 +1,8 @@
-//! A parameter and the values that it takes: `KEY=V1,V2`, and where that is in a scenario.
+//! `--set KEY=V1,V2`: a key of the scenario and the values that it takes, and where that is in the file.
 
 use toml::{Table, Value};
 
-/// A swept parameter.
+/// A key with its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Where it is in the scenario: `simulator.slice`, `vm.app.vcpus`.
@@ -11,7 +11,7 @@ pub struct Axis {
     pub values: Vec<Value>,
 }
 
-/// Keys that change nothing in a simulation: a sweep over them would be a mistake.
+/// Keys that change nothing in a simulation: setting them would be a mistake.
 const WITHOUT_EFFECT: [&str; 15] = [
     "name",
     "description",
@@ -84,7 +84,7 @@ fn check_key(key: &str) -> Result<(), String> {
     match key {
         "seed" | "rounds" => Err(format!("{key} is not set: --seed and --seeds say which seeds are simulated")),
         _ if WITHOUT_EFFECT.contains(&key) || in_vm.is_some_and(|key| WITHOUT_EFFECT_IN_VM.contains(&key)) => {
-            Err(format!("{key} changes nothing in a simulation (or is no single value); sweep over another key"))
+            Err(format!("{key} changes nothing in a simulation (or is no single value); set another key"))
         }
         _ => Ok(()),
     }
