@@ -94,7 +94,7 @@ fn lengths_and_bombs_are_refused() {
         file(&frame(&u32::MAX.to_le_bytes())),
         file(&frame(&[1, 0, 0, 0, 99])),
         // A text of 2^35 bytes.
-        file(&frame(&[7, 0, 0, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 0x7f])),
+        file(&frame(&[7, 0, 0, 0, 4, 0, 0xff, 0xff, 0xff, 0xff, 0x7f])),
         file(&frame(b"GLCAPT\r\n\x05")),
         file(b"no frame"),
         beginning(&[1, 0, 0, 0, 99]),
@@ -125,7 +125,7 @@ fn groups(name: &[u8], gone: bool, count: u32) -> Vec<u8> {
         // At 0, with this name, policy and profile; no set-up, no state, no decision.
         block.extend(record(&[&[1][..], &number, &[0], &varint(name.len()), name, &[0, 0, 0, 0, 0]].concat()));
         if gone {
-            block.extend(record(&[&[4][..], &number].concat()));
+            block.extend(record(&[&[3][..], &number].concat()));
         }
     }
     frame(&block)
