@@ -25,7 +25,6 @@ pub const STATUS: i32 = 7;
 /// Conditions that nearly always hold: the program is consolidated after a few windows.
 pub const LENIENT: &str = "
 min_time_slice_us = 100000
-waking_costs_us_min = 0
 [tuning]
 idle_periods_per_s_min = 1
 settle_windows = 0

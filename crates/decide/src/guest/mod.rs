@@ -43,5 +43,5 @@ pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_GAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
-    halting_costs_by_the_tail_alone, halting_is_free, timeout, waking_is_free,
+    halting_costs_by_the_tail_alone, halting_is_free, timeout,
 };

@@ -31,9 +31,6 @@ parameters! {
         turns_cpus_max: f64 = 1.3, 0 to 64, "CPUs";
 
         ["Retention: sections 4.1 and 6"]
-        /// Nothing is packed where halting costs nothing and the median of a halted wake-up is below this (ours):
-        /// packed and traced, `fork-join` lost 12 % where that took 6 us (experiments/vcpus-16).
-        waking_costs_us_min: u64 = 10, 0 to 1_000_000, "us";
         /// Whether time-outs follow the lengths of recent idle periods where the idle task polls (ours). `--retain-for`
         /// leaves it out.
         learn_timeouts: bool = true, any of "true or false", "";

@@ -13,7 +13,7 @@ mod yielding;
 
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
-pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, timeout, waking_is_free};
+pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, timeout};
 pub use trial::{
     AGAIN_MAX as TRIAL_AGAIN_MAX, AGAIN_MIN as TRIAL_AGAIN_MIN, GAIN_MIN as TRIAL_GAIN_MIN, Urgency,
     WAKEUPS_MIN as TRIAL_WAKEUPS_MIN,
@@ -215,7 +215,7 @@ impl Retention {
 
     /// Whether waking a halted vCPU costs nothing worth saving, as it was measured.
     pub(super) fn wakes_for_nothing(&self) -> bool {
-        self.costs.is_some_and(|costs| waking_is_free(&costs, &self.params))
+        self.costs.is_some_and(|costs| timeout::waking_is_free(&costs))
     }
 
     /// The group's time-out; zero: nothing is retained.

@@ -4,7 +4,6 @@
 //! costs is measured at start: wake-ups of a waiter whose vCPU is halted (setting C of Table 2) against one whose vCPU
 //! is retained (setting B). The mean says what is saved on average, the tail what programs feel: hence the profiles.
 
-use crate::guest::GuestParams;
 use gleaner_model::{Nanos, Profile, WakeupCosts};
 
 /// Shortest time-out of profile `balanced`.
@@ -24,6 +23,9 @@ const HALTING_COSTS_P50_RATIO: f64 = 1.3;
 /// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two samples
 /// and varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
 const HALTING_COSTS_P99_RATIO: f64 = 2.0;
+/// Nothing is packed where halting costs nothing and the median of a halted wake-up is below this: packed and traced,
+/// `fork-join` lost 12 % where that took 6 us (experiments/vcpus-16).
+const WAKING_COSTS_MIN: Nanos = Nanos::from_micros(10);
 
 /// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within 50 us and 5 ms, `latency` 5
 /// ms. No time-out is longer. Without `costs`, 100 us for `frugal` and 1 ms for `balanced`.
@@ -60,10 +62,9 @@ pub fn halting_is_free(costs: &WakeupCosts) -> bool {
     free_by_median(costs) && free_by_tail(costs)
 }
 
-/// Whether a halted vCPU answers so soon that neither retention nor consolidation has anything to win
-/// (`waking_costs_us_min`).
-pub fn waking_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
-    halting_is_free(costs) && costs.halted_p50 < Nanos::from_micros(params.waking_costs_us_min)
+/// Whether a halted vCPU answers so soon that neither retention nor consolidation has anything to win.
+pub(super) fn waking_is_free(costs: &WakeupCosts) -> bool {
+    halting_is_free(costs) && costs.halted_p50 < WAKING_COSTS_MIN
 }
 
 /// Whether halting costs, but not in the median: that may be one late wake-up.
@@ -137,7 +138,7 @@ mod tests {
                 halted_p99: us(20),
                 ..WakeupCosts::default()
             };
-            assert_eq!(waking_is_free(&costs, &GuestParams::default()), free, "{retained}, {halted}");
+            assert_eq!(waking_is_free(&costs), free, "{retained}, {halted}");
         }
     }
 
