@@ -117,7 +117,6 @@ fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
         steal_share_stop: params.steal_share_stop,
         hold_off_min: ContentionGuard::HOLD_OFF_MIN,
         hold_off_max: ContentionGuard::HOLD_OFF_MAX,
-        ..IdlePollParams::default()
     }
 }
 

@@ -81,7 +81,7 @@ impl GuestPolicy {
             policy,
             retention: Retention::new(policy.retains(), profile, costs, &vcpus, params.clone()),
             turns: Turns::new(policy.consolidates(), profile, &params),
-            consolidation: Consolidation::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
+            consolidation: Consolidation::new(vcpus, costs.map(|costs| costs.halted_p50), params),
             now: Nanos::ZERO,
             lengths: None,
             no_step: NoStepCounts::default(),

@@ -118,13 +118,15 @@ pub struct StolenMeter {
     stolen: [Nanos; SLOTS],
 }
 
-impl StolenMeter {
+impl Default for StolenMeter {
     /// With nothing stolen yet.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let span = ContentionGuard::STEAL_SPAN;
         Self { span, slot_length: span.0 / SLOTS as u64, slot: 0, stolen: [Nanos::ZERO; SLOTS] }
     }
+}
 
+impl StolenMeter {
     /// The same meter with nothing stolen yet.
     #[must_use]
     pub fn emptied(&self) -> Self {
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_meter_remembers_the_span_and_no_more() {
-        let mut meter = StolenMeter::new();
+        let mut meter = StolenMeter::default();
         for (now, stolen, share) in [(1_000, 10, 0.05), (1_100, 10, 0.10), (1_210, 2, 0.06), (1_500, 1, 0.005)] {
             let found = meter.add(ms(now), ms(stolen));
             assert!((found - share).abs() < 1e-9, "at {now} ms: {found} instead of {share}");

@@ -82,7 +82,7 @@ impl YieldingThread {
             nap_min,
             nap_max: Nanos::from_micros(params.tuning.nap_max_us),
             nap_check: Nanos::from_micros(params.tuning.nap_check_us),
-            meter: StolenMeter::new(),
+            meter: StolenMeter::default(),
             guard: ContentionGuard::new(params),
             counters: RetainCounters::default(),
         }
