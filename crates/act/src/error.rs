@@ -12,7 +12,6 @@ pub enum ActError {
     File {
         /// What was tried.
         verb: &'static str,
-        /// On what.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -20,7 +19,6 @@ pub enum ActError {
     /// A system call on a thread was refused.
     #[error("{call} on thread {tid}: {source}")]
     Thread {
-        /// Which call.
         call: &'static str,
         /// On which thread.
         tid: i32,
@@ -60,7 +58,6 @@ pub enum ActError {
     /// A file of the kernel's holds what somebody else has set since we did.
     #[error("somebody else has set {} to {value}, and so it stays", path.display())]
     Theirs {
-        /// Which.
         path: PathBuf,
         /// What it holds.
         value: String,
@@ -109,9 +106,7 @@ impl ActError {
 pub struct Fallback {
     /// What would have been better.
     pub wanted: &'static str,
-    /// What is used.
     pub used: &'static str,
-    /// Why.
     pub why: String,
 }
 

@@ -61,9 +61,6 @@ impl IdleGroup {
     }
 
     /// Puts a thread of this process in.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn join(&self, tid: i32) -> Result<(), ActError> {
         self.tasks.as_ref().map_or(Ok(()), |tasks| cgroup::write(tasks, &tid.to_string()))
     }

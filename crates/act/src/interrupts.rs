@@ -13,9 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Interrupts that are looked at.
 const LOOKED_AT_MAX: usize = 4096;
-/// ... and moved.
 const MOVED_MAX: usize = 256;
 
 /// The interrupts of this machine, and those of them that were moved.

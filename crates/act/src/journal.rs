@@ -184,9 +184,6 @@ impl Journal {
 
     /// Writes the journal anew with what an undo still needs, once it is long: `needed` is asked, the newest line
     /// first. A failure leaves it as it is.
-    ///
-    /// # Errors
-    /// When the new one cannot be written.
     pub(crate) fn compact_if_long(&mut self, needed: impl FnMut(&Entry) -> bool) -> Result<(), ActError> {
         if self.lines < self.long {
             return Ok(());

@@ -43,10 +43,7 @@ pub enum UndoOutcome {
         entries: usize,
     },
     /// The run that wrote it is still going on.
-    InUse {
-        /// Its process.
-        pid: i32,
-    },
+    InUse { pid: i32 },
     /// Somebody else undid it first.
     Gone,
 }
@@ -76,9 +73,6 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
 
 /// Undoes the journal at `path` once its run is over, also when somebody has removed that name meanwhile: `held` is the
 /// same file.
-///
-/// # Errors
-/// As [`undo_journal`].
 pub fn undo_held(path: &Path, held: Option<&File>) -> Result<UndoOutcome, ActError> {
     let outcome = undo_journal(path, false)?;
     let is_lost = |held: &&File| outcome == UndoOutcome::Gone && !journal::was_undone(held);
@@ -93,9 +87,6 @@ pub fn undo_held(path: &Path, held: Option<&File>) -> Result<UndoOutcome, ActErr
 }
 
 /// Undoes the journal of this process's own run, also when somebody has removed its file meanwhile.
-///
-/// # Errors
-/// As [`undo_journal`].
 pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
     match undo_journal(journal.path(), true)? {
         UndoOutcome::Gone => {

@@ -22,7 +22,6 @@ pub trait Access {
     const PROTECTION: ProtFlags;
 }
 
-/// It is read.
 #[derive(Debug)]
 pub enum ReadOnly {}
 
@@ -53,9 +52,6 @@ unsafe impl<A> Sync for Mapping<A> {}
 
 impl<A: Access> Mapping<A> {
     /// Maps `len` bytes at `offset`.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn new(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe { mmap(ptr::null_mut(), len, A::PROTECTION, MapFlags::SHARED, fd, offset as u64)? };
@@ -81,7 +77,6 @@ impl<A> Mapping<A> {
 }
 
 impl Mapping<Writable> {
-    /// Writes a `T`.
     pub fn write<T: Pod>(&self, offset: usize, value: T) {
         // SAFETY: as for `read`; the memory is writable, and a `T` has no padding whose bytes would be undefined.
         unsafe { ptr::write_volatile(self.at(offset), value) }

@@ -11,7 +11,6 @@ pub enum BpfRefusal {
     /// The kernel does not let this user load BPF programs.
     #[error("no permission to load BPF programs ({step}: {source}); run as root, or with CAP_BPF and CAP_PERFMON")]
     NotPermitted {
-        /// What was refused.
         step: &'static str,
         /// What the kernel said.
         source: io::Error,

@@ -23,7 +23,6 @@ impl Compressor {
         Ok(Self(compressor))
     }
 
-    /// The frame of a block.
     pub(crate) fn frame(&mut self, block: &[u8]) -> io::Result<Vec<u8>> {
         self.0.compress(block)
     }

@@ -11,7 +11,6 @@ pub struct Machine {
     pub gleaner: String,
     /// What set-ups, parameters and states of policies were recorded with: see [`policy_version`].
     pub policy_version: u32,
-    /// `uname -r`.
     pub kernel: String,
     /// The vCPUs that Gleaner could use.
     pub vcpus: CpuSet,
@@ -45,24 +44,19 @@ pub struct GroupRecord {
 /// A window of a group, and what was decided by it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowRecord {
-    /// Whose.
     pub group: u64,
     /// Whether decide was told; not while another group tries something.
     pub decided: bool,
-    /// The window.
     pub window: Window,
-    /// The decisions.
     pub decisions: Vec<Decision>,
 }
 
 /// Threads of a group waited for a vCPU, and what was decided at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstRecord {
-    /// Whose.
     pub group: u64,
     /// What decide was told.
     pub burst: Burst,
-    /// The decisions.
     pub decisions: Vec<Decision>,
 }
 
@@ -75,27 +69,23 @@ pub enum Ended {
     Full,
 }
 
-/// One record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A segment begins.
     Begins(Machine),
     /// A group begins, or is known.
     Group(GroupRecord),
-    /// A window.
     Window(Box<WindowRecord>),
     /// Between two windows.
     Burst(BurstRecord),
     /// A group is managed no more.
     Gone {
-        /// Which.
         group: u64,
     },
     /// What else was told, in words.
     Event {
         /// When the last window ended.
         at: Nanos,
-        /// It.
         text: String,
     },
     /// There is no more.

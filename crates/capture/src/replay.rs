@@ -55,13 +55,11 @@ pub struct Difference {
 /// What came of one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupOutcome {
-    /// Its name.
     pub name: String,
     /// What it was allowed.
     pub policy: Policy,
     /// How long idle vCPUs are kept awake.
     pub profile: Profile,
-    /// Windows replayed.
     pub windows: u64,
     /// Windows that could not be: the file does not tell how the policy stood.
     pub skipped: u64,
@@ -105,9 +103,6 @@ impl<'a> Replay<'a> {
     }
 
     /// The next record of the file.
-    ///
-    /// # Errors
-    /// When the rest cannot be replayed either.
     pub fn feed(&mut self, record: &Record) -> Result<(), ReplayError> {
         match record {
             Record::Begins(machine) => {

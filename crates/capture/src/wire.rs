@@ -67,7 +67,6 @@ pub(crate) struct Block {
 pub(crate) struct CannotEncode;
 
 impl Block {
-    /// A segment begins.
     pub(crate) fn begin_segment(&mut self) {
         self.bytes.extend(MAGIC);
         self.bytes.push(VERSION);

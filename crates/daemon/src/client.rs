@@ -48,7 +48,6 @@ pub enum ClientError {
     Stranger {
         /// The socket.
         path: PathBuf,
-        /// Whose it is.
         uid: u32,
     },
     /// It went away, or said what is no answer.
@@ -76,17 +75,11 @@ pub fn is_listened_at(socket: &Path) -> bool {
 }
 
 /// Asks the daemon by its socket, which is in its state folder.
-///
-/// # Errors
-/// When there is none, or it does not answer.
 pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
     ask_within(socket, request, LONGEST_WAIT)
 }
 
 /// The same for who waits no longer than this to be let in, and for each byte.
-///
-/// # Errors
-/// The same.
 pub fn ask_within(socket: &Path, request: &Request, longest: Duration) -> Result<Answer, ClientError> {
     let (path, state_dir) = (socket.to_owned(), socket.parent().unwrap_or(Path::new(".")));
     let mut stream = match connect(&path, longest) {

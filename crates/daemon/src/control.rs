@@ -119,9 +119,6 @@ impl Control {
 
 /// A socket for root and us, and for `group` where there is one: the kernel refuses everybody else. One at which nobody
 /// listens any more is removed first.
-///
-/// # Errors
-/// When it cannot be made.
 pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<(UnixListener, SocketName)> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() && is_deserted(path) => fs::remove_file(path)?,

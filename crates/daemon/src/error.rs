@@ -24,7 +24,6 @@ pub enum DaemonError {
     /// The address for metrics is not to be had.
     #[error("cannot serve metrics at {address}: {source}")]
     Metrics {
-        /// It.
         address: MetricsAddress,
         /// What the kernel said.
         source: io::Error,

@@ -280,7 +280,6 @@ mod tests {
         assert_eq!(waits[0].to_string(), "y, for a place: there are daemon.groups_max groups");
     }
 
-    /// One that joined with these processes.
     fn joined(root: &ProcRoot, id: u64, pid: i32) -> Adopted {
         let join = crate::Join { name: "x".to_owned(), pid: Some(pid), ..crate::Join::default() };
         let status = root.proc.join(format!("{pid}/status"));

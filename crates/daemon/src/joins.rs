@@ -33,10 +33,8 @@ pub struct Join {
     /// A process, with all that it starts. Without it and a cgroup: would such a program be taken?
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// All that is in a cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_bytes")]
     pub cgroup: Option<PathBuf>,
-    /// How.
     #[serde(flatten)]
     pub settings: GroupSettings,
 }
@@ -79,9 +77,6 @@ impl Join {
     }
 
     /// As an entry of the configuration would have it.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub(crate) fn entry(&self) -> Result<GroupEntry, String> {
         let mut settings = self.settings.clone();
         settings.params().validate().map_err(|error| format!("parameters: {error}"))?;
@@ -183,9 +178,6 @@ impl Joined {
 }
 
 /// Whether who asks may have what they ask for: who it is, and what is to be managed where they say.
-///
-/// # Errors
-/// Why not.
 pub(crate) fn check(root: &ProcRoot, join: &Join, peer: &Peer) -> Result<(Runner, Option<Target>), String> {
     let (asker, uid) = peer.process.ok_or("who asks is not known")?;
     if !peer.is_trusted

@@ -26,7 +26,6 @@ pub enum LockError {
     Held {
         /// Its process, as far as the file tells.
         pid: Option<i32>,
-        /// The lock.
         path: PathBuf,
     },
     /// The state folder is not to be had, or not ours.
@@ -35,7 +34,6 @@ pub enum LockError {
     /// The file cannot be made or locked.
     #[error("cannot lock {}: {source}", path.display())]
     File {
-        /// The lock.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,

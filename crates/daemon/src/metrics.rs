@@ -40,7 +40,6 @@ pub struct Metric {
     unit: &'static str,
     /// Whether it only grows.
     pub kind: MetricKind,
-    /// What it is.
     pub meaning: &'static str,
     read: Read,
 }
@@ -189,7 +188,6 @@ fn n(count: u64) -> f64 {
 }
 
 impl Metric {
-    /// As samples have it.
     pub fn sample_name(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!("_{}", self.unit) };
         let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
@@ -202,7 +200,6 @@ impl Metric {
         self.name.starts_with("process_")
     }
 
-    /// The labels that it has.
     pub fn labels(&self) -> &'static [&'static str] {
         match self.read {
             Read::Daemon(_) | Read::Machine(_) => &[],

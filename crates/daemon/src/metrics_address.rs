@@ -17,9 +17,6 @@ pub enum MetricsAddress {
 
 impl MetricsAddress {
     /// `unix:/PATH`, or an address with a port; `public:` before one that is not loopback.
-    ///
-    /// # Errors
-    /// What would be right.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:").map(PathBuf::from).filter(|path| path.is_absolute()) {
             return Ok(Self::Unix(path));

@@ -52,7 +52,6 @@ impl Request {
     }
 }
 
-/// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -72,7 +71,6 @@ pub enum Answer {
     Joined {
         /// By this number.
         group: u64,
-        /// As this.
         name: String,
         /// By this process.
         pid: i32,

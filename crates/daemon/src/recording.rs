@@ -20,7 +20,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// A disk that takes longer is too slow for an answer.
 const LONGEST_FLUSH: Duration = Duration::from_secs(2);
 
-/// What is recorded.
 #[derive(Debug)]
 pub(crate) struct Recording {
     settings: Option<CaptureSettings>,
@@ -55,9 +54,6 @@ impl Recording {
     }
 
     /// The files there are. `length`: from now on so long; the last file begins now.
-    ///
-    /// # Errors
-    /// Why there is nothing.
     pub(crate) fn files(&mut self, length: Option<Duration>, runtime: &mut Runtime) -> Result<Vec<PathBuf>, String> {
         match length {
             Some(length) if length > LONGEST => return Err("that is longer than a day".to_owned()),

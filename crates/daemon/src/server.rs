@@ -23,7 +23,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// After a step the thread rests so many times as long as the step took, and no longer than [`PAUSE`].
 const RESTS: u32 = 9;
 
-/// What is listened at.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Unix(UnixListener),
@@ -49,9 +48,6 @@ pub(crate) struct Serving {
 impl Serving {
     /// `answer`, given what was read so far and from whom, says what to answer; `None`: the request is not whole yet.
     /// It has to answer what gets too long.
-    ///
-    /// # Errors
-    /// When there can be no thread.
     pub(crate) fn start(
         name: &str,
         listener: Listener,

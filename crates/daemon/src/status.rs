@@ -39,7 +39,6 @@ pub(crate) struct Facts {
     pub differ: Vec<VerifiedFile>,
 }
 
-/// The report.
 pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> StatusReport {
     let of = |group: &GroupSnapshot| groups.iter().find(|adopted| adopted.id == group.id);
     let groups = snapshot.groups.iter().filter_map(|group| Some(status(of(group)?, group, facts.dry_run, snapshot)));

@@ -20,7 +20,6 @@ pub struct Parameter {
     pub key: &'static str,
     /// What it belongs to, and the section of the paper.
     pub group: &'static str,
-    /// What it is.
     pub meaning: &'static str,
     /// As a file would have it.
     pub default: String,

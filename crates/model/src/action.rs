@@ -93,26 +93,16 @@ pub struct WakeupCosts {
 pub enum Action {
     /// Keep this vCPU from halting for idle periods up to `timeout`.
     Retain {
-        /// Which vCPU.
         vcpu: VcpuId,
         /// How long an idle period may last before the vCPU is let go.
         timeout: Nanos,
     },
     /// Let this vCPU halt as it likes: its yielding thread sleeps.
-    Release {
-        /// Which vCPU.
-        vcpu: VcpuId,
-    },
+    Release { vcpu: VcpuId },
     /// Take the group off this vCPU.
-    Deactivate {
-        /// Which vCPU.
-        vcpu: VcpuId,
-    },
+    Deactivate { vcpu: VcpuId },
     /// Give this vCPU back to the group.
-    Activate {
-        /// Which vCPU.
-        vcpu: VcpuId,
-    },
+    Activate { vcpu: VcpuId },
     /// Give every vCPU back to the group.
     ActivateAll,
 }
@@ -187,7 +177,6 @@ pub enum Reason {
     },
     /// A vCPU is nearly full.
     Saturated {
-        /// Which vCPU.
         vcpu: VcpuId,
         /// Its utilization, 0 to 1.
         utilization: f64,
@@ -277,7 +266,6 @@ pub enum Reason {
         rate_ratio: f64,
         /// The lowest of the pairs.
         low: f64,
-        /// The highest.
         high: f64,
         /// How many pairs of blocks were compared.
         pairs: u32,
@@ -421,7 +409,6 @@ fn vcpus(count: usize) -> &'static str {
 pub struct Decision {
     /// When, on the clock of [`crate::Window::at`].
     pub at: Nanos,
-    /// What.
     pub action: Action,
     /// Why.
     pub reason: Reason,

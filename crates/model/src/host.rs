@@ -43,7 +43,6 @@ pub struct HostVcpuWindow {
     pub preemptions: Option<u64>,
     /// Lengths of the bursts that ended in this window.
     pub bursts: Option<Distribution>,
-    /// Full slices.
     pub full_slices: Option<u64>,
     /// Of these, those in which the guest got nowhere (it spun for all of it).
     pub full_slices_without_progress: Option<u64>,
@@ -94,7 +93,6 @@ impl HostVcpuWindow {
 /// One VM over one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmWindow {
-    /// Which.
     pub vm: VmId,
     /// The slice that its vCPU threads have asked for, `None` for the kernel's own.
     pub slice: Option<Nanos>,
@@ -104,7 +102,6 @@ pub struct VmWindow {
     pub limit: Option<Nanos>,
     /// What refilling its caches costs it after a switch; `None` where it was not measured.
     pub refill: Option<Nanos>,
-    /// Its vCPUs.
     pub vcpus: Vec<HostVcpuWindow>,
 }
 
@@ -138,7 +135,6 @@ pub struct SwitchPrice {
 pub enum HostAction {
     /// Give every vCPU of `vm` this slice, and enforce it.
     SetSlice {
-        /// Which VM.
         vm: VmId,
         /// How long a vCPU may run while another waits.
         slice: Nanos,
@@ -252,7 +248,6 @@ impl fmt::Display for HostReason {
 pub struct HostDecision {
     /// When, on the clock of [`HostWindow::at`].
     pub at: Nanos,
-    /// What.
     pub action: HostAction,
     /// Why.
     pub reason: HostReason,

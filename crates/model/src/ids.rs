@@ -27,12 +27,10 @@ impl Nanos {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// From microseconds.
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
 
-    /// From milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }

@@ -21,7 +21,6 @@ pub enum Source {
 /// What a means of retention counted on one vCPU, cumulative since it began. Exported by act, read by observe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainCounters {
-    /// The vCPU.
     pub vcpu: Option<VcpuId>,
     /// The yielding thread's id; 0 before it runs, and where there is none.
     pub tid: i32,
@@ -72,7 +71,6 @@ impl std::ops::AddAssign for IdleEndedBy {
 /// One vCPU over one window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuWindow {
-    /// Which one.
     pub id: VcpuId,
     /// Time working, for the group, for others or for interrupts (steal excluded).
     pub busy: Nanos,

@@ -110,9 +110,6 @@ impl Observer {
     }
 
     /// Zero of [`Window::at`]; the next window begins here.
-    ///
-    /// # Errors
-    /// When `/proc/stat` cannot be read.
     pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         match self {
             Self::Bpf(observer) => {
@@ -136,9 +133,6 @@ impl Observer {
     }
 
     /// The same as a window for each group: all tell the same of vCPUs.
-    ///
-    /// # Errors
-    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         match self {
             Self::Bpf(observer) => observer.windows(yields),

@@ -31,9 +31,6 @@ impl ProgressFile {
     }
 
     /// How far it got since the last call. `None`: nothing was known then, it does not exist yet, or it was reset.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or has no number.
     pub fn since_last(&mut self) -> Result<Option<u64>, SysError> {
         let now = self.read()?;
         self.found = Some(now.is_some() || self.found == Some(true));

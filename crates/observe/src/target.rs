@@ -64,10 +64,7 @@ pub enum Target {
         start_time: u64,
     },
     /// All that is in a cgroup and below it.
-    Cgroup {
-        /// Its folder.
-        folder: PathBuf,
-    },
+    Cgroup { folder: PathBuf },
     /// All processes of a program.
     Program {
         /// Its name, as `comm` has it.
@@ -77,9 +74,6 @@ pub enum Target {
 
 impl Target {
     /// A process.
-    ///
-    /// # Errors
-    /// When there is none of this id.
     pub fn process(root: &ProcRoot, pid: i32) -> Result<Self, TargetError> {
         let found = stat_of(root, pid).filter(|stat| lives(root, pid, stat.0));
         let (_, _, start_time) = found.ok_or(TargetError::NoProcess { pid })?;
@@ -87,9 +81,6 @@ impl Target {
     }
 
     /// A cgroup, by its folder as it is or as `/proc/PID/cgroup` has it.
-    ///
-    /// # Errors
-    /// When it is none.
     pub fn cgroup(root: &ProcRoot, path: &Path) -> Result<Self, TargetError> {
         let below = |top: PathBuf| top.join(path.strip_prefix("/").unwrap_or(path));
         let mut tried = std::iter::once(path.to_owned()).chain(hierarchies(root).map(below));
@@ -98,9 +89,6 @@ impl Target {
     }
 
     /// The cgroup of a service: its name with or without `.service`.
-    ///
-    /// # Errors
-    /// When no cgroup has that name.
     pub fn unit(root: &ProcRoot, name: &str) -> Result<Self, TargetError> {
         let (file, cgroups) = (unit_file(name), Cgroups::default());
         let of = |name: &OsStr| nearest(root, &cgroups, name);
@@ -163,17 +151,11 @@ pub enum Selector {
 
 impl Selector {
     /// Of a unit, its name with or without `.service`.
-    ///
-    /// # Errors
-    /// When the wildcards are none.
     pub fn unit(name: &str) -> Result<Self, glob::PatternError> {
         glob::Pattern::new(&unit_file(name)).map(Self::Unit)
     }
 
     /// Of a cgroup.
-    ///
-    /// # Errors
-    /// When the wildcards are none.
     pub fn cgroup(path: &str) -> Result<Self, glob::PatternError> {
         glob::Pattern::new(path).map(Self::Cgroup)
     }

@@ -14,7 +14,6 @@ pub struct Config {
     pub retain: RetainChoice,
     /// Means that this machine is known to refuse, and why: they are passed over where none is asked for by name.
     pub refused: Vec<(RetainMeans, String)>,
-    /// Which observer.
     pub observer: ObserverChoice,
     /// Groups that there may be at once, as far as the observer takes memory for each from the start.
     pub groups_max: usize,

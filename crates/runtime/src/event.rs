@@ -11,20 +11,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// What a killed run left behind could not be undone; its journal was kept.
-    JournalKept {
-        /// The journal.
-        journal: PathBuf,
-        /// Why.
-        why: String,
-    },
+    JournalKept { journal: PathBuf, why: String },
     /// Not everything that this process changed could be undone.
-    NotUndone {
-        /// Why.
-        why: String,
-    },
+    NotUndone { why: String },
     /// A decision that is carried out; in a dry run: that would be.
     Decided {
-        /// For which group.
         group: GroupId,
         /// What, and why.
         decision: Decision,
@@ -40,15 +31,9 @@ pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// There is no journal, so nothing may be changed.
-    OnlyObserved {
-        /// Why.
-        why: String,
-    },
+    OnlyObserved { why: String },
     /// There is no guardian process.
-    Unguarded {
-        /// Why.
-        why: String,
-    },
+    Unguarded { why: String },
     /// The guardian process had to be replaced.
     GuardianReplaced,
     /// The guardian process died, and there is no other.
@@ -58,37 +43,17 @@ pub enum Warning {
     /// Another means of retention is used than was asked for, or none.
     Retention(String),
     /// BPF was refused.
-    NoDistributions {
-        /// Why.
-        why: String,
-    },
+    NoDistributions { why: String },
     /// What a program counts cannot be read.
-    NoProgress {
-        /// Why.
-        why: String,
-    },
+    NoProgress { why: String },
     /// A group could not be moved to other vCPUs.
-    NotMoved {
-        /// Why.
-        why: String,
-    },
+    NotMoved { why: String },
     /// A vCPU is not retained.
-    NotRetained {
-        /// Which.
-        vcpu: VcpuId,
-        /// Why.
-        why: String,
-    },
+    NotRetained { vcpu: VcpuId, why: String },
     /// No vCPU is retained any more, because somebody else has set what had been set.
-    RetentionEnded {
-        /// What, and to what.
-        why: String,
-    },
+    RetentionEnded { why: String },
     /// Interrupts could not be moved, or not back.
-    InterruptsStay {
-        /// Why.
-        why: String,
-    },
+    InterruptsStay { why: String },
     /// A sched_ext scheduler decides where threads run.
     LeftToSchedExt {
         /// Its name.
@@ -97,20 +62,11 @@ pub enum Warning {
     /// The kernel was told never to halt.
     NeverHalts,
     /// Windows and decisions are recorded no more.
-    NotRecorded {
-        /// Why.
-        why: String,
-    },
+    NotRecorded { why: String },
     /// The first window began after the program.
-    ObservedLate {
-        /// Why.
-        why: String,
-    },
+    ObservedLate { why: String },
     /// Nothing is known of a window.
-    WindowLost {
-        /// Why.
-        why: String,
-    },
+    WindowLost { why: String },
     /// Groups switch so often that BPF would slow them down: `/proc` is read instead.
     LeftBpf {
         /// When, on the clock of [`gleaner_model::Window::at`].
@@ -122,7 +78,6 @@ pub enum Warning {
     StaysWithBpf {
         /// Context switches a second.
         switches_per_s: f64,
-        /// Why.
         why: String,
     },
     /// More groups than BPF has room for: `/proc` is read instead.
@@ -131,10 +86,7 @@ pub enum Warning {
         at: Nanos,
     },
     /// The same, and `/proc` cannot be read.
-    NoRoom {
-        /// Why.
-        why: String,
-    },
+    NoRoom { why: String },
     /// So many threads that reading their files costs more than BPF does, which sees the groups from now on.
     TookBpf {
         /// When, on the clock of [`gleaner_model::Window::at`].
@@ -146,7 +98,6 @@ pub enum Warning {
     StaysWithProcfs {
         /// How many.
         threads: u64,
-        /// Why.
         why: String,
     },
     /// More threads than an observer follows.

@@ -133,7 +133,6 @@ impl Group {
         self.placement.iter_mut().for_each(|placement| placement.another_joined(pid));
     }
 
-    /// At its beginning.
     pub(crate) fn begin(&mut self, machine: &mut Machine, events: &mut Events) {
         if self.placement.is_some() {
             machine.kept_to(self.id, self.active());

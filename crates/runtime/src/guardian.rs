@@ -128,9 +128,6 @@ pub enum GuardError {
 
 /// The guardian's own side: what a binary that begins a [`crate::Session`] does when it is started as `BINARY guardian
 /// JOURNAL`.
-///
-/// # Errors
-/// When not everything could be undone.
 pub fn guard(journal: &Path) -> Result<(), GuardError> {
     // Fails only if we lead a group already, which is as good.
     let _ = rustix::process::setsid();

@@ -101,7 +101,6 @@ impl Machine {
         Some((&mut session.journal, &mut self.observing))
     }
 
-    /// A group is kept to `active`.
     pub(crate) fn kept_to(&mut self, id: GroupId, active: &CpuSet) {
         self.observing.kept_to(id, active);
     }

@@ -11,10 +11,7 @@ pub enum Members {
         root: i32,
     },
     /// All that is in a cgroup and below it: a service's.
-    Cgroup {
-        /// Its folder.
-        folder: PathBuf,
-    },
+    Cgroup { folder: PathBuf },
     /// All processes of a program, with all that they start.
     Program {
         /// The program's name.

@@ -118,7 +118,6 @@ impl MachineTimes {
 pub struct RecentFigures {
     /// Lengths of the windows that it was seen in.
     pub observed: Nanos,
-    /// CPU time.
     pub cpu_time: Nanos,
     /// Context switches of its threads' own will.
     pub voluntary_switches: u64,

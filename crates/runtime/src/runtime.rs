@@ -426,7 +426,6 @@ impl Runtime {
 struct Turn {
     /// The group that has the vCPUs to itself.
     trying: Option<GroupId>,
-    /// One was moved.
     moved: bool,
 }
 

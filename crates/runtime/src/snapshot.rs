@@ -52,7 +52,6 @@ pub struct Snapshot {
 /// A means of retention in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionSnapshot {
-    /// Which one.
     pub means: RetainMeans,
     /// Its name and what it rests on.
     pub detail: String,
@@ -61,7 +60,6 @@ pub struct RetentionSnapshot {
 /// One managed group, at one moment.
 #[derive(Clone, Debug)]
 pub struct GroupSnapshot {
-    /// Which one.
     pub id: GroupId,
     /// Which observer sees it now.
     pub source: Source,

@@ -85,9 +85,6 @@ impl OnlineReader {
     }
 
     /// What it says now.
-    ///
-    /// # Errors
-    /// When it cannot be read, or the list is none.
     pub fn read(&mut self) -> Result<CpuSet, SysError> {
         match &mut self.source {
             OnlineSource::Stat(stat) => Ok(stat.read()?.cpus.into_iter().map(|(id, _)| id).collect()),

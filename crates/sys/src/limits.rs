@@ -41,9 +41,6 @@ impl Limit {
 
     /// Lifts it for this process: to none where it may (`CAP_SYS_RESOURCE`), else up to the hard limit, which anybody
     /// may.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn lift(self) -> io::Result<()> {
         let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         let hard = self.get().rlim_max;

@@ -55,7 +55,6 @@ pub fn user_is_initial(root: &ProcRoot) -> bool {
     fs::metadata(root.proc.join("self/ns/user")).map_or(true, |found| found.ino() == INITIAL_USER)
 }
 
-/// What a `/proc` is to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnProc {
     /// Its process ids are ours.

@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 /// The roots that every reader starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcRoot {
-    /// `/proc`.
     pub proc: PathBuf,
-    /// `/sys`.
     pub sys: PathBuf,
 }
 
@@ -36,9 +34,6 @@ impl ProcRoot {
 
 /// A small text file as a whole; `None` where it does not exist. What is no UTF-8 in it is replaced: names may hold any
 /// bytes.
-///
-/// # Errors
-/// When it cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<String>, SysError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

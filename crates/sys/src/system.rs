@@ -58,9 +58,6 @@ pub struct StatReader {
 
 impl StatReader {
     /// Opens it.
-    ///
-    /// # Errors
-    /// When the file cannot be opened.
     pub fn open(root: &ProcRoot) -> Result<Self, SysError> {
         let path = root.proc.join("stat");
         let file = File::open(&path).map_err(|error| SysError::read(&path, error))?;

@@ -69,7 +69,6 @@ impl Program {
         Self::OpenLoop,
     ];
 
-    /// The program with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|program| program.description().name == name)
     }

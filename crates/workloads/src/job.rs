@@ -46,7 +46,6 @@ pub enum Ended {
     Items,
     /// Its time was over.
     Time,
-    /// It was told to.
     Told,
 }
 

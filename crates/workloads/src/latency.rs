@@ -55,13 +55,9 @@ pub struct LatencySummary {
     pub mean_ns: f64,
     /// Median.
     pub p50: Nanos,
-    /// 90th percentile.
     pub p90: Nanos,
-    /// 99th percentile.
     pub p99: Nanos,
-    /// 99.9th percentile.
     pub p999: Nanos,
-    /// Largest.
     pub max: Nanos,
 }
 

@@ -15,7 +15,6 @@ pub const ITEMS_MAX: u64 = 1 << 50;
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Which program.
     pub program: Program,
     /// Its threads, 1 to [`THREADS_MAX`]; each program says in its description what they are.
     pub threads: usize,
@@ -71,7 +70,6 @@ pub enum Stop {
 /// What the open-loop client sends, where, and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
-    /// The server.
     pub server: SocketAddr,
     /// The bytes of each request.
     pub request: Vec<u8>,
@@ -94,9 +92,7 @@ pub enum WorkloadError {
     /// A number of the plan's is not one that works.
     #[error("{what} must be within {min} and {max}, not {value}")]
     OutOfRange {
-        /// Which.
         what: &'static str,
-        /// As it was.
         value: u64,
         /// Smallest that works.
         min: u64,
@@ -106,7 +102,6 @@ pub enum WorkloadError {
     /// The rate is not one that works.
     #[error("the rate must be within {min} and {max} requests per second, not {value}")]
     Rate {
-        /// As it was.
         value: f64,
         /// Smallest that works.
         min: f64,
@@ -116,7 +111,6 @@ pub enum WorkloadError {
     /// The server does not answer.
     #[error("cannot connect to {server}: {source}; is a server listening there?")]
     Connect {
-        /// Which.
         server: SocketAddr,
         /// Why not.
         source: std::io::Error,
@@ -127,7 +121,6 @@ pub enum WorkloadError {
     /// A thread could not be started.
     #[error("cannot start thread {number} of {of}: {source}; ask for fewer, or raise the limit on processes")]
     Thread {
-        /// Which.
         number: usize,
         /// Of how many.
         of: usize,
@@ -140,7 +133,6 @@ pub enum WorkloadError {
     /// The kernel refused memory.
     #[error("cannot {call} {bytes} bytes: {source}")]
     Memory {
-        /// Which call.
         call: &'static str,
         /// How much.
         bytes: usize,

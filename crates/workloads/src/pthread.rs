@@ -23,7 +23,6 @@ impl<T> Mutex<T> {
         Self { raw: Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)), value: UnsafeCell::new(value) }
     }
 
-    /// `pthread_mutex_lock`.
     pub fn lock(&self) -> Guard<'_, T> {
         // SAFETY: it was initialized in `new` and lives as long as `self`.
         let result = unsafe { libc::pthread_mutex_lock(self.raw.get()) };

@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 /// What a run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Items finished.
     pub items: u64,
     /// From the moment all threads were there to the end of the last one.
     pub wall: Nanos,

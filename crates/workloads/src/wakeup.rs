@@ -61,9 +61,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs the plan; calls `progress` every 50 ms with the number of samples so far. Stops early, with what it has, once
 /// `progress` says `false`.
-///
-/// # Errors
-/// When a thread cannot be started or pinned.
 pub fn measure(plan: &WakeupPlan, mut progress: impl FnMut(usize) -> bool) -> Result<Vec<Nanos>, WakeupError> {
     let shared = Arc::new(Shared::default());
     let (for_waiter, wanted) = (Arc::clone(&shared), plan.samples);
@@ -130,9 +127,6 @@ pub struct Hog {
 
 impl Hog {
     /// Starts one on `vcpu`, in the ordinary class.
-    ///
-    /// # Errors
-    /// When the thread cannot be started or pinned.
     pub fn start(vcpu: VcpuId) -> Result<Self, WakeupError> {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);

@@ -22,7 +22,6 @@ pub enum Fill {
     Prefetch,
 }
 
-/// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     geometry: Geometry,

@@ -20,7 +20,6 @@
 
 use std::collections::VecDeque;
 
-/// Ticks in a cycle.
 pub const TICKS_PER_CYCLE: u64 = 60;
 
 /// Reorder buffer, instructions (Table V).

@@ -94,7 +94,6 @@ impl Geometry {
         self.ways as usize
     }
 
-    /// Bytes in a line.
     pub fn line_bytes(self) -> u32 {
         self.line_bytes
     }

@@ -30,7 +30,6 @@ pub struct LevelConfig {
     pub latency_cycles: u64,
 }
 
-/// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HierarchyConfig {
     /// Cores, each with an L1I, L1D and L2 of its own. 1 to 64.
@@ -138,7 +137,6 @@ pub enum Served {
     L2,
     /// In the last.
     L3,
-    /// In memory.
     Memory,
 }
 

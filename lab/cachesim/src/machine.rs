@@ -24,7 +24,6 @@ pub fn cycles(time: Nanos, clock_hz: u64) -> u64 {
     u64::try_from(u128::from(time.0) * u128::from(clock_hz) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-/// One context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextConfig {
     /// The core it runs on, from 0.

@@ -46,7 +46,6 @@ pub enum Silence {
     Gone,
     /// It did not answer in time.
     Hangs,
-    /// The runner is to stop.
     Stop(RunnerError),
 }
 

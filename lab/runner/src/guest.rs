@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 /// A VM that runs.
 pub struct Guest {
-    /// What it is.
     pub vm: Vm,
     /// What became of its boot.
     pub facts: VmFacts,

@@ -143,7 +143,6 @@ done
 rm -rf \"$2\"";
 
 impl CleanupProcess {
-    /// Starts it.
     pub fn start(folder: &Path) -> Result<Self, RunnerError> {
         let (CpuController::V1(root) | CpuController::V2(root)) =
             cpu_controller().unwrap_or_else(|| CpuController::V2("/sys/fs/cgroup".into()));

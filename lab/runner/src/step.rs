@@ -308,7 +308,6 @@ fn program_words(program: &Program, with_items: bool) -> Vec<String> {
     words
 }
 
-/// In nanoseconds.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -129,7 +129,6 @@ pub enum Accelerator {
 pub struct Vm {
     /// Unique: lower-case letters, digits, `-`.
     pub name: String,
-    /// What it is there for.
     pub role: Role,
     /// 1 to 64.
     pub vcpus: u32,
@@ -162,7 +161,6 @@ pub struct Vm {
     pub workloads: Vec<Workload>,
 }
 
-/// What a VM is there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -255,7 +253,6 @@ pub struct Program {
     pub label: String,
     /// Its name in `gleaner workload list`.
     pub program: String,
-    /// Threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// How much it does. A neighbour goes on for as long as it is needed.
@@ -272,7 +269,6 @@ pub struct Program {
     pub args: Vec<String>,
 }
 
-/// A command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CommandLine {
     /// Unique within its VM; the command's first word unless given.

@@ -23,7 +23,6 @@ pub enum ScenarioError {
     /// The file could not be read.
     #[error("cannot read {path}: {why}; name a scenario, a TOML file you may read")]
     Unreadable {
-        /// Which.
         path: PathBuf,
         /// The system's words.
         why: String,

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 pub struct Choice {
     /// Which VM, a place in [`Scenario::vms`].
     pub vm: usize,
-    /// Which of its workloads.
     pub workload: usize,
     /// Which of its policies.
     pub policy: usize,
@@ -49,7 +48,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a scenario.
     pub fn of(scenario: &Scenario) -> Self {
         let background = backgrounds(scenario);
         let mut combinations = Vec::new();

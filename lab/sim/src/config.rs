@@ -26,7 +26,6 @@ pub struct Config {
     pub trace: bool,
 }
 
-/// The host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     /// Physical CPUs (hardware threads).
@@ -73,7 +72,6 @@ impl Default for HostConfig {
 /// Gleaner's slices on the host (`gleaner host run`).
 #[derive(Clone, Debug)]
 pub struct AdaptiveSlices {
-    /// Its parameters.
     pub params: HostParams,
     /// Length of a window of observation.
     pub window: Time,
@@ -105,7 +103,6 @@ pub enum Scheduler {
     Credit(CreditParams),
 }
 
-/// Of [`Scheduler::Window`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowParams {
     /// Everybody runs once in this time...
@@ -367,7 +364,6 @@ pub struct Managed {
     pub means: RetainMeans,
     /// A time-out that is given rather than derived from the costs.
     pub timeout: Option<Time>,
-    /// Its parameters.
     pub params: GuestParams,
     /// Length of a window.
     pub window: Time,

@@ -7,13 +7,11 @@ use gleaner_model::{Decision, HostDecision, RetainCounters};
 /// One virtual machine's result.
 #[derive(Clone, Debug)]
 pub struct VmResult {
-    /// Its name.
     pub name: String,
     /// Whether it was measured.
     pub measured: bool,
     /// Its threads.
     pub totals: VmTotals,
-    /// Its vCPUs.
     pub vcpus: Vec<VcpuTotals>,
     /// CPU time of its threads.
     pub cpu_ns: Time,

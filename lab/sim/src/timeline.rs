@@ -12,7 +12,6 @@ const SPANS_MAX: usize = 2_000_000;
 pub struct TimelineSpan {
     /// Which virtual machine.
     pub vm: u32,
-    /// Which of its vCPUs.
     pub vcpu: u32,
     /// From when.
     pub from_ns: Time,
@@ -22,7 +21,6 @@ pub struct TimelineSpan {
     pub what: &'static str,
     /// The virtual machine's thread that ran.
     pub thread: Option<u32>,
-    /// The pCPU it was on.
     pub pcpu: Option<u32>,
 }
 

@@ -31,7 +31,6 @@ pub struct VcpuTotals {
     pub host_polled: Time,
     /// Idle periods that began.
     pub idle_entries: u64,
-    /// Halts.
     pub halts: u64,
     /// Times a pCPU was given to it after another vCPU or idleness.
     pub dispatches: u64,

@@ -39,7 +39,6 @@ pub struct AffinityStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadAffinity {
-    /// Which thread.
     pub tid: i32,
     /// Its start time, in clock ticks since boot.
     pub start_time: u64,

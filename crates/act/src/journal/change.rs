@@ -30,9 +30,6 @@ pub trait Change: Serialize + DeserializeOwned + PartialEq {
     }
 
     /// Undoes it. It may be repeated: it looks at what is there before it touches it.
-    ///
-    /// # Errors
-    /// When it could not be undone.
     fn undo(&self, run: &Run<'_>) -> Result<(), ActError>;
 }
 
@@ -126,7 +123,6 @@ impl Entry {
     }
 }
 
-/// A kind of change.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     name: &'static str,
@@ -136,7 +132,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// This one.
     pub const fn of<T: Change>() -> Self {
         Self { name: T::NAME, when: T::WHEN, reads: |fields| T::deserialize(fields).map(drop), undo: undo::<T> }
     }

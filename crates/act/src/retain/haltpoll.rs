@@ -40,9 +40,6 @@ fn parameter(sys: &Path, name: &str) -> PathBuf {
 
 impl Haltpoll {
     /// Whether this machine's idle vCPUs are governed by haltpoll.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn check(sys: &Path) -> Result<(), ActError> {
         let words = |name: &str| {
             let text = fs::read_to_string(sys.join("devices/system/cpu/cpuidle").join(name)).unwrap_or_default();

@@ -81,7 +81,6 @@ pub enum IdlePollRefusal {
     /// The kernel loads BPF programs, but lets none into its functions, not even root's.
     #[error("this kernel lets no BPF program into its functions (fentry): {step}: {source}")]
     NoFentry {
-        /// What was refused.
         step: &'static str,
         /// What the kernel said.
         source: io::Error,
@@ -119,9 +118,6 @@ impl IdlePoll {
 
     /// Loads and attaches the program, and learns which flag says "reschedule", for which this thread sleeps a few
     /// times. `sys` is `/sys`. Nothing polls until [`Retainer::set`] says so.
-    ///
-    /// # Errors
-    /// Why this kernel or user does not allow it.
     pub fn open(sys: &Path, vcpus: &CpuSet, params: &IdlePollParams) -> Result<Self, IdlePollRefusal> {
         let poll = loading(sys, || {
             check_kernel(sys)?;

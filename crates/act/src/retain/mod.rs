@@ -31,7 +31,6 @@ use std::path::PathBuf;
 
 /// A way to keep vCPUs awake while they are idle. Dropping it ends that; what it changed in files the journal undoes.
 pub trait Retainer: Send {
-    /// Which one.
     fn means(&self) -> RetainMeans;
 
     /// From now on idle periods of `vcpu` are bridged up to `timeout`; `None`: it halts as the kernel likes. An unknown
@@ -84,7 +83,6 @@ pub trait Retainer: Send {
 /// A file of the kernel's that was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetValue {
-    /// Which.
     pub path: PathBuf,
     /// What it holds: one of these.
     pub one_of: Vec<String>,

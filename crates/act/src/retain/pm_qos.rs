@@ -79,9 +79,6 @@ struct Counts {
 
 impl PmQos {
     /// Whether a cpuidle driver with a POLL state is in charge.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn check(sys: &Path, vcpu: VcpuId) -> Result<(), ActError> {
         let unavailable = |why: String| Err(ActError::Unavailable { what: "PM QoS".into(), why });
         let cpu = sys.join(format!("devices/system/cpu/cpu{}", vcpu.0));

@@ -21,7 +21,6 @@ const TRIES: usize = 200;
 pub(crate) struct ValueFile {
     path: PathBuf,
     _lock: File,
-    /// What it was.
     had: String,
     /// What it is now, unless somebody else has set it.
     now: String,
@@ -182,7 +181,6 @@ pub(super) fn write(path: &Path, value: &str) -> Result<(), ActError> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileValue {
-    /// Which file.
     #[serde(with = "path_bytes")]
     pub path: PathBuf,
     /// What it held.

@@ -47,9 +47,6 @@ fn last_errno() -> Errno {
 }
 
 /// Policy, nice value and slice of a thread (0: the calling one).
-///
-/// # Errors
-/// When there is no such thread.
 pub fn thread_attr(tid: i32) -> Result<ThreadAttr, ActError> {
     let attr = raw_attr(tid).map_err(ActError::thread("sched_getattr", tid))?;
     let slice = ThreadAttr { policy: attr.sched_policy, nice: attr.sched_nice, slice: Nanos::ZERO };

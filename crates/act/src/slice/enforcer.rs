@@ -38,7 +38,6 @@ const MOST_TICKERS: usize = 8192;
 /// A CPU on which threads compete whose slice is to be enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Competing {
-    /// Its number.
     pub cpu: u32,
     /// The shortest slice among those that compete.
     pub slice: Nanos,

@@ -35,7 +35,6 @@ pub enum SliceRefusal {
         "a slice of {slice} is shorter than the two switches that end it: one takes {switch} here; ask for a longer slice"
     )]
     UnderSwitchCost {
-        /// The slice.
         slice: Nanos,
         /// One context switch, measured.
         switch: Nanos,
@@ -44,9 +43,6 @@ pub enum SliceRefusal {
 
 /// Refuses what would starve the machine. `takes_ticker`: whether a ticker will end such slices, and not the kernel
 /// ([`by_kernel`]) or nobody; `switch`: the measured cost of a context switch; `proc`: `/proc`.
-///
-/// # Errors
-/// The reason.
 pub fn refuse_slice(slice: Nanos, takes_ticker: bool, switch: Option<Nanos>, proc: &Path) -> Result<(), SliceRefusal> {
     if !SLICE_RANGE.contains(&slice) {
         return Err(SliceRefusal::OutOfRange(slice));

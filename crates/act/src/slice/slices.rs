@@ -165,9 +165,6 @@ impl Slices {
 
     /// Gives one thread back what it had before, unless somebody else has set it since. A thread that has ended, or was
     /// never set, needs nothing.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn give_back(&mut self, tid: i32) -> Result<(), ActError> {
         // It stays in the journal and in `changed`: giving back twice does no harm, and it may be set again.
         let Some(changed) = self.changed.get_mut(&tid) else { return Ok(()) };

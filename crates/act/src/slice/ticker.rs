@@ -34,7 +34,6 @@ pub(super) struct Cell {
 /// What one ticker did and took, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickerCost {
-    /// Its CPU.
     pub cpu: u32,
     /// Timer expirations that woke it.
     pub ticks: u64,

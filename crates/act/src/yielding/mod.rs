@@ -97,9 +97,6 @@ impl YieldingThreads {
 
     /// The same where it is not known who will yield: the first thread is started, which shows what the kernel allows,
     /// and the others when they are to retain.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
     pub fn prepare(
         vcpus: &CpuSet,
         group: &IdleGroup,
@@ -149,9 +146,6 @@ impl YieldingThreads {
     }
 
     /// Starts the thread of `vcpu`, asleep, unless it was before.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
     pub fn begin(&mut self, vcpu: VcpuId) -> Result<(), ActError> {
         let Some(Unbegun { machine, busy }) = self.unbegun.remove(&vcpu) else { return Ok(()) };
         let (wait, wake) = busy.map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));

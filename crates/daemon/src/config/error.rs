@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// In which file.
     pub file: PathBuf,
     /// In which line, from 1.
     pub line: Option<usize>,

@@ -35,9 +35,6 @@ pub(super) struct Checked {
 
 impl File {
     /// Reads one.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |what: String| ConfigError { file: path.to_owned(), line: None, what };
         let mut bytes = Vec::new();

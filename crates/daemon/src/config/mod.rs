@@ -37,9 +37,7 @@ const MOST_FILES: usize = 1000;
 /// One entry of the configuration: which groups, and how they are managed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupEntry {
-    /// Its name.
     pub name: String,
-    /// Which.
     pub selector: Selector,
     /// How. Profile and policy are set.
     pub settings: GroupSettings,

@@ -113,9 +113,6 @@ pub fn keys() -> Vec<Key> {
 
 impl Which {
     /// The group's processes; `None`: nothing is named.
-    ///
-    /// # Errors
-    /// Two are named.
     pub(super) fn selector(&self) -> Result<Option<Selector>, String> {
         let mut named = [
             self.unit.clone().map(|unit| unit.0),
@@ -200,7 +197,6 @@ impl Value for Program {
     }
 }
 
-/// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessId(i32);
 

@@ -30,12 +30,10 @@ pub enum NoStep {
     TooFewIdlePeriods {
         /// Idle periods per second and active vCPU.
         per_s: f64,
-        /// What is needed.
         needed: f64,
     },
     /// A vCPU is nearly full: the 90 % rule would undo every step.
     Saturated {
-        /// Which vCPU.
         vcpu: VcpuId,
         /// Its utilization, 0 to 1.
         utilization: f64,
@@ -60,12 +58,7 @@ pub enum NoStep {
         granularity_factor: f64,
     },
     /// Condition (2) fails: threads compute longer than min_time_slice, so waiting costs them little.
-    LongerThanSlice {
-        /// g_comp.
-        g_comp: Nanos,
-        /// min_time_slice.
-        min_time_slice: Nanos,
-    },
+    LongerThanSlice { g_comp: Nanos, min_time_slice: Nanos },
     /// Condition (3) fails: the vCPUs that stay would be too full.
     WouldBeFull {
         /// N*u/(N-1).
@@ -177,7 +170,6 @@ pub struct TrialRecord {
 pub struct Explanation {
     /// vCPUs the group runs on.
     pub active: CpuSet,
-    /// vCPUs there are.
     pub vcpus: usize,
     /// vCPUs that are retained now.
     pub retaining: CpuSet,

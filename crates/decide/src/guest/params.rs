@@ -160,7 +160,6 @@ impl GuestParams {
         self.out_of_range()
     }
 
-    /// min_time_slice.
     pub fn min_time_slice(&self) -> Nanos {
         Nanos::from_micros(self.min_time_slice_us)
     }

@@ -83,7 +83,6 @@ enum Verdict {
     Back(HostReason),
 }
 
-/// The state of one set.
 #[derive(Clone, Debug)]
 pub(super) struct SetState {
     params: HostParams,

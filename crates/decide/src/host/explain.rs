@@ -34,9 +34,7 @@ impl fmt::Display for HostNoStep {
 /// One set of VMs that share pCPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetExplanation {
-    /// Its VMs.
     pub vms: Vec<VmId>,
-    /// Their slice.
     pub slice: Nanos,
     /// Share of the VMs' time lost to discontinuity, over the last windows; `None` while settling.
     pub lost: Option<f64>,

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// What a VM's continuously runnable vCPUs got.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmShare {
-    /// Which VM.
     pub vm: VmId,
     /// How many of its vCPUs were continuously runnable and had company.
     pub vcpus: usize,

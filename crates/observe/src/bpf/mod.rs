@@ -105,9 +105,6 @@ pub struct BpfObserver {
 
 impl BpfObserver {
     /// Loads and attaches the programs.
-    ///
-    /// # Errors
-    /// Why this kernel, user or place does not allow it.
     pub fn new(config: &ObserverConfig) -> Result<Self, BpfRefusal> {
         let programs = load::load(config)?;
         let mut observer = Self {
@@ -209,17 +206,11 @@ impl BpfObserver {
     }
 
     /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
-    ///
-    /// # Errors
-    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         self.look(yields).map(Seen::into_windows)
     }
 
     /// What happened since the last call, or since [`Self::start`].
-    ///
-    /// # Errors
-    /// When the list of online CPUs cannot be read.
     pub fn look(&mut self, yields: &[RetainCounters]) -> Result<Seen, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
@@ -332,9 +323,6 @@ impl BpfObserver {
     }
 
     /// A way for the yielding thread of `vcpu` to sleep until the vCPU works again. One at a time for each vCPU.
-    ///
-    /// # Errors
-    /// When there is no such vCPU, or the kernel refuses another ring buffer.
     pub fn busy_signal(&self, vcpu: VcpuId) -> io::Result<BusySignal> {
         let mut one = self.busy_signals(&CpuSet::from_iter([vcpu]))?;
         one.pop().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))

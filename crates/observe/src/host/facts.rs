@@ -39,7 +39,6 @@ impl<T> Fact<T> {
 pub struct RtBudget {
     /// In each period; `None`: without limit. As long as the period is none either (act's `RtThrottling` judges).
     pub runtime: Option<Nanos>,
-    /// The period.
     pub period: Nanos,
 }
 
@@ -59,7 +58,6 @@ pub struct HaltPolling {
     pub longest: Nanos,
     /// By what the poll grows when it was too short; 0: not.
     pub grow: u64,
-    /// What it starts to grow from.
     pub grow_start: Option<Nanos>,
     /// By what it shrinks when it was too long; 0: to nothing at once.
     pub shrink: u64,
@@ -82,9 +80,7 @@ pub struct HostFacts {
     pub rt_budget: Fact<RtBudget>,
     /// What they may take in the cgroup of this process, where groups have budgets of their own.
     pub rt_group_runtime: Fact<Nanos>,
-    /// Pause-loop exiting.
     pub pause_exits: Fact<PauseExits>,
-    /// Halt polling.
     pub halt_polling: Fact<HaltPolling>,
 }
 

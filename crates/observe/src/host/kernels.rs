@@ -117,7 +117,6 @@ const ISSUES: [SliceIssue; 6] = [
     },
 ];
 
-/// Those that a kernel has.
 pub fn slice_issues(version: KernelVersion) -> Vec<SliceIssue> {
     ISSUES.into_iter().filter(|issue| issue.applies_to(version)).collect()
 }

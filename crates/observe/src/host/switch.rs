@@ -29,7 +29,6 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// Bytes that come into a cache together.
 const LINE: usize = 64;
 
-/// What a switch costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchCost {
     /// The CPU it was measured on.

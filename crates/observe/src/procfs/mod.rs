@@ -197,9 +197,6 @@ impl ProcfsObserver {
     }
 
     /// Zero of [`Window::at`]; what happened before is not in the next window.
-    ///
-    /// # Errors
-    /// When `/proc/stat` cannot be read.
     pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         self.last = Some(self.snapshot(yields)?);
         self.started = Instant::now();
@@ -217,9 +214,6 @@ impl ProcfsObserver {
     }
 
     /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
-    ///
-    /// # Errors
-    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         self.look(yields).map(Seen::into_windows)
     }

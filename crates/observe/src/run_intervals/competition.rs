@@ -30,7 +30,6 @@ const LOOK_SHARE: u32 = 50;
 /// A CPU that is competed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompetingThreads {
-    /// Its number.
     pub cpu: u32,
     /// The watched threads that want it, one at least.
     pub tids: Vec<i32>,

@@ -7,7 +7,6 @@ use gleaner_model::{Distribution, Nanos};
 
 const UNIT_BITS: u32 = 8;
 const SUB_BUCKET_BITS: u32 = 5;
-/// Buckets in all.
 pub(super) const BUCKETS: usize = 704;
 
 /// How often each length occurred, with an exact count and sum.

@@ -52,16 +52,13 @@ impl RunIntervalsConfig {
 /// What happened to the watched threads between two calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntervalsWindow {
-    /// Its length.
     pub length: Nanos,
     /// One entry a watched thread, in the order in which they were given. The ended ones come a last time.
     pub threads: Vec<ThreadIntervals>,
 }
 
-/// One thread in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadIntervals {
-    /// Which thread.
     pub tid: i32,
     /// Whether it has ended; what is known is then from before.
     pub ended: bool,
@@ -157,9 +154,6 @@ impl RunIntervals {
     }
 
     /// A view of where the watched threads compete, for another thread.
-    ///
-    /// # Errors
-    /// When the kernel refuses the memory for it.
     pub fn competition(&self) -> std::io::Result<Competition> {
         match &self.bpf {
             Ok(programs) => programs.competition(Arc::clone(&self.threads)),

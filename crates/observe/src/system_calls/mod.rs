@@ -54,9 +54,6 @@ pub struct SystemCallCounter {
 
 impl SystemCallCounter {
     /// Loads and attaches it. Nobody's calls count before [`Self::follow`].
-    ///
-    /// # Errors
-    /// Why this kernel, user or place does not allow it.
     pub fn open(root: &ProcRoot) -> Result<Self, BpfRefusal> {
         loading(root, || Self::load(root))
     }

@@ -41,9 +41,6 @@ use gleaner_sys::ProcRoot;
 use std::time::Instant;
 
 /// Every VM on this machine, ascending by pid. `passed_over` is kept by whoever looks again.
-///
-/// # Errors
-/// When `/proc` cannot be listed.
 pub fn discover(root: &ProcRoot, passed_over: &PassedOver) -> Result<Vec<Vm>, ObserveError> {
     vms_at(root, passed_over, Instant::now())
 }

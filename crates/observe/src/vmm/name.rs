@@ -18,7 +18,6 @@ pub(super) struct ProgramNames<'a> {
 }
 
 impl ProgramNames<'_> {
-    /// The VMM that the program is.
     pub fn vmm(&self) -> Option<Vmm> {
         let by_file = [self.argv0, self.exe].into_iter().find_map(|path| vmm_of_file(base(path)));
         by_file.or_else(|| vmm_of_file(self.comm)).or_else(|| vmm_of_cut_name(self.comm))

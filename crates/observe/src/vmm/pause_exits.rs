@@ -46,9 +46,6 @@ pub struct PauseExitCounters {
 
 impl PauseExitCounters {
     /// None yet; tries the tracepoint on the calling thread.
-    ///
-    /// # Errors
-    /// Why nothing can be counted here.
     pub fn new(root: &ProcRoot) -> Result<Self, PauseExitRefusal> {
         let (tracepoint, filter) = found(root)?;
         let own = rustix::thread::gettid().as_raw_nonzero().get();

@@ -14,7 +14,6 @@ pub enum SelectError {
     NoSuchVm {
         /// What was asked for.
         wanted: String,
-        /// What there is.
         found: String,
     },
     /// Several VMs may be meant.
@@ -30,7 +29,6 @@ pub enum SelectError {
     NoSuchProcess {
         /// What was asked for.
         pid: i32,
-        /// What there is.
         found: String,
     },
     /// The process has ended.
@@ -40,7 +38,6 @@ pub enum SelectError {
         pid: i32,
         /// The process's name.
         comm: String,
-        /// What there is.
         found: String,
     },
     /// The process is no VM.
@@ -50,7 +47,6 @@ pub enum SelectError {
         pid: i32,
         /// The process's name.
         comm: String,
-        /// What there is.
         found: String,
     },
 }

@@ -11,15 +11,11 @@ use std::fs;
 pub enum SchedPolicy {
     /// `SCHED_OTHER`.
     Normal,
-    /// `SCHED_FIFO`.
     Fifo,
     /// `SCHED_RR`.
     RoundRobin,
-    /// `SCHED_BATCH`.
     Batch,
-    /// `SCHED_IDLE`.
     Idle,
-    /// `SCHED_DEADLINE`.
     Deadline,
     /// `SCHED_EXT`: a scheduler in BPF.
     Ext,
@@ -73,7 +69,6 @@ pub struct ThreadStat {
     pub nice: i32,
     /// Ticks since boot when it was started.
     pub start_time_ticks: u64,
-    /// The CPU it is on, or was on last.
     pub last_cpu: u32,
     /// Real-time priority; 0 for others.
     pub rt_priority: u32,

@@ -11,7 +11,6 @@ pub struct Vm {
     pub name: String,
     /// What its user calls it, fit to be shown; `VMM-PID` where nothing tells.
     pub called: String,
-    /// The process.
     pub pid: i32,
     /// Ticks since boot when the process was started: with the pid it names the process for good.
     pub start_time_ticks: u64,
@@ -34,12 +33,10 @@ impl Vm {
     }
 }
 
-/// One vCPU's thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcpuThread {
     /// The vCPU as its VM numbers it.
     pub index: u32,
-    /// The thread.
     pub tid: i32,
     /// The thread's name, fit to be shown.
     pub name: String,
@@ -56,15 +53,11 @@ pub struct VcpuThread {
 pub enum Vmm {
     /// QEMU, with KVM or without.
     Qemu,
-    /// Firecracker.
     Firecracker,
-    /// Cloud Hypervisor.
     CloudHypervisor,
-    /// crosvm.
     Crosvm,
     /// kvmtool (`lkvm`).
     Kvmtool,
-    /// StratoVirt.
     StratoVirt,
     /// Dragonball, in Kata's shim.
     Dragonball,

@@ -46,7 +46,6 @@ pub enum RecordKind {
 /// The parameters of context prefetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefetchParams {
-    /// What is recorded.
     pub kind: RecordKind,
     /// Entries a context's record has room for, 1 or more. When it is full the oldest goes. Ours.
     pub entries_max: usize,

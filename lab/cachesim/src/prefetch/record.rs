@@ -7,7 +7,6 @@ use crate::hierarchy::LlcWatch;
 use crate::line::{ContextId, Line};
 use rustc_hash::FxHashMap;
 
-/// One region of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Region {
     /// Line number divided by the lines in a region.
@@ -112,7 +111,6 @@ impl Records {
         Self { params, by_context: vec![Record::default(); 256], running: vec![false; 256] }
     }
 
-    /// Its parameters.
     pub fn params(&self) -> &PrefetchParams {
         &self.params
     }

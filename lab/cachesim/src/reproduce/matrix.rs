@@ -64,7 +64,6 @@ impl Technique {
 /// One mix, with results for each technique asked for.
 #[derive(Clone, Debug)]
 pub(super) struct MixResults {
-    /// Which.
     pub mix: Mix,
     techniques: Vec<(Technique, Vec<ContextResult>)>,
 }

@@ -77,7 +77,6 @@ const fn thrashing(name: &'static str, bands: Bands, stream: (f64, u64), mlp_max
 }
 
 impl Program {
-    /// The program of that name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         PROGRAMS.iter().find(|program| program.name == name)
     }

@@ -8,7 +8,6 @@ use gleaner_papers::Row;
 /// A run shorter than this says nothing for certain, quanta of 30 ms for each context.
 pub const QUANTA_FULL: u64 = 10;
 
-/// Which figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Page colouring, beside libquantum.
@@ -62,7 +61,6 @@ impl Extent {
 /// What came out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduction {
-    /// Which figure.
     pub figure: Figure,
     /// What it shows.
     pub title: String,

@@ -21,7 +21,6 @@ pub struct Setup {
     pub warm_up_quanta: u64,
     /// Quanta of each context that are counted.
     pub quanta: u64,
-    /// Insertion.
     pub insertion: PolicyKind,
     /// Context prefetching.
     pub prefetch: Option<PrefetchParams>,

@@ -21,7 +21,6 @@ impl Builder {
         Self::default()
     }
 
-    /// A mutex.
     pub fn mutex(&mut self) -> u32 {
         next(&mut self.workload.shared.mutexes)
     }
@@ -66,12 +65,10 @@ impl Builder {
         Label(numbered(&mut self.labels, 0))
     }
 
-    /// The label is here.
     pub fn here(&mut self, label: Label) {
         self.labels[label.0 as usize] = place(self.ops.len());
     }
 
-    /// A label that is here.
     pub fn label_here(&mut self) -> Label {
         let label = self.label();
         self.here(label);
@@ -93,7 +90,6 @@ impl Builder {
         self
     }
 
-    /// Jumps.
     pub fn jump(&mut self, to: Label) -> &mut Self {
         self.op(Op::Jump(to.0))
     }
@@ -125,7 +121,6 @@ impl Builder {
         self
     }
 
-    /// The workload.
     pub fn build(&mut self) -> Workload {
         std::mem::take(&mut self.workload)
     }

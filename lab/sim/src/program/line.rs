@@ -4,7 +4,6 @@
 use super::Thread;
 use crate::ids::ThreadIx;
 
-/// Nobody.
 pub(super) const NOBODY: ThreadIx = ThreadIx(u32::MAX);
 
 /// Threads in the order in which they are to go on.

@@ -26,10 +26,7 @@ pub enum Span {
     /// Always the same.
     Fixed(Time),
     /// Exponentially distributed.
-    Exponential {
-        /// Its mean.
-        mean: Time,
-    },
+    Exponential { mean: Time },
     /// Every value from `low` to `high` as often.
     Uniform {
         /// Smallest.
@@ -68,12 +65,7 @@ pub enum Test {
     /// There is an item in the queue.
     NotEmpty(u32),
     /// There are fewer items in the queue.
-    Shorter {
-        /// Which queue.
-        queue: u32,
-        /// Than this.
-        than: u32,
-    },
+    Shorter { queue: u32, than: u32 },
     /// The counter is at least this.
     AtLeast(u32, i64),
     /// The counter is at most this.
@@ -91,7 +83,6 @@ impl From<Test> for Guard {
 }
 
 impl Test {
-    /// This or that.
     pub fn or(self, other: Self) -> Guard {
         Guard(self, Some(other))
     }
@@ -100,7 +91,6 @@ impl Test {
 /// One instruction. Numbers name a virtual machine's objects ([`Shared`]); targets are places in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Computes.
     Compute(Span),
     /// Takes a mutex, blocking; whoever comes first after an unlock has it.
     Lock(u32),
@@ -110,7 +100,6 @@ pub enum Op {
     WaitUntil {
         /// The condition variable.
         cond: u32,
-        /// Its mutex.
         mutex: u32,
         /// The condition.
         guard: Guard,
@@ -155,14 +144,12 @@ pub enum Op {
     Add(u32, i64),
     /// Takes one from a counter above 0; else jumps.
     Claim {
-        /// Which.
         counter: u32,
         /// Where to, when there is none left.
         otherwise: u32,
     },
     /// Jumps unless the condition holds.
     Unless(Guard, u32),
-    /// Jumps.
     Jump(u32),
     /// Ends.
     Exit,
@@ -212,7 +199,6 @@ pub struct Group {
 /// What a virtual machine runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// The programs.
     pub programs: Vec<Vec<Op>>,
     /// The threads, in the order in which they start.
     pub groups: Vec<Group>,

@@ -50,7 +50,6 @@ pub struct Reproduced {
     pub title: String,
     /// What was simulated on what: name (with unit) and value.
     pub parameters: Vec<(String, String)>,
-    /// Its rows.
     pub rows: Vec<Row>,
     /// What the reader should know.
     pub notes: Vec<String>,
@@ -71,7 +70,6 @@ pub enum ReproduceError {
     /// A simulation that cannot be built or does not end.
     #[error("{case}: {error}")]
     Simulation {
-        /// Which one.
         case: String,
         /// Why.
         error: SimError,

@@ -31,7 +31,6 @@ pub(crate) enum Place {
     Polling,
     /// Waiting for a pCPU: time stolen from the guest.
     Ready,
-    /// Halted.
     Halted,
 }
 
@@ -40,7 +39,6 @@ pub(crate) enum Place {
 pub(crate) enum Activity {
     /// The idle task, which looks for work and halts.
     Idle,
-    /// A thread.
     Thread(ThreadIx),
     /// The yielding thread.
     Yield,

@@ -25,7 +25,6 @@ const CPU_GROWTH_SHARE: f64 = 0.10;
 /// A step that is in force: vCPUs were deactivated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Step {
-    /// Which.
     pub(super) vcpus: CpuSet,
     pub(super) taken_at: Nanos,
     /// Active vCPUs before it.

@@ -6,7 +6,6 @@ use crate::guest::GuestParams;
 use gleaner_model::{Action, Nanos, Reason, VcpuId, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 
-/// One vCPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Vcpu {
     /// The time-out in force, where it is retained.

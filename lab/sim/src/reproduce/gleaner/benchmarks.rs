@@ -14,7 +14,6 @@ use crate::reproduce::calibration::Calibration;
 use crate::reproduce::result::ReproduceError;
 use serde::Deserialize;
 
-/// Which suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Suite {
@@ -22,7 +21,6 @@ pub(super) enum Suite {
     Splash,
 }
 
-/// A benchmark.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Benchmark {

@@ -192,7 +192,6 @@ pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbour
     Config { seed, ..Config::new(host, vms) }
 }
 
-/// Runs it.
 pub(super) fn run(case: &str, config: Config) -> Result<SimResult, ReproduceError> {
     let wrong = |error: SimError| ReproduceError::Simulation { case: case.to_owned(), error };
     Simulation::new(config).map_err(wrong)?.run().map(|(result, _)| result).map_err(wrong)

@@ -18,7 +18,6 @@ const PCPUS: u32 = 4;
 /// One setting of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bed {
-    /// Time slice.
     pub slice: Time,
     /// Pause-loop exits, which Xen has on by itself.
     pub ple: bool,

@@ -42,7 +42,6 @@ pub(super) enum Shape {
     Frames { frames: u64, waits: u64 },
 }
 
-/// One program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Program {
