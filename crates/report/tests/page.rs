@@ -32,7 +32,7 @@ fn every_schema_has_its_place_on_the_page() {
         "inconclusive, because one pair is too few for an interval",
         "Incomplete: 1 of 6 pairs, because the command ended with status 1.",
         // What was seen, as text in the figures.
-        "11 compared: 7 helps, 3 hurts, 1 inconclusive",
+        "3 compared: 1 helps, 1 hurts, 1 inconclusive",
         "pbzip2: run time of every run, pair by pair",
         "pbzip2: between 3 and 4 vCPUs were active, 3.25 on average",
         "How long requests took",
