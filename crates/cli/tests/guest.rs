@@ -199,9 +199,9 @@ fn short_of_cpus() -> Command {
 ///   nothing (`off`, and for `consolidate` also `observe`), which was as unlucky with the host as any: a median of
 ///   three may be ten times that. Sixteen times lay between the luckiest and the unluckiest run without Gleaner, and
 ///   what went wrong took nearly thirty times.
-/// - That it is the guard: four runs beside builds, with a load of 8 to 20 on two CPUs, had 0.01 to 0.08 of the time spun
-///   with the guard alone and 0.12 to 1.30 without, which is 11 to 25 times as much; half is what is asserted. Without
-///   it an item took 3.9 to 35 times as long as with `off`, and where that was little, 0.8 of the time was spun.
+/// - That it is the guard: four runs beside builds, with a load of 8 to 20 on two CPUs, had 0.01 to 0.08 of the time
+///   spun with the guard alone and 0.12 to 1.30 without, which is 11 to 25 times as much; half is what is asserted.
+///   Without it an item took 3.9 to 35 times as long as with `off`, and where that was little, 0.8 of the time was spun.
 #[test]
 fn guest_short_of_cpus_is_not_made_much_slower() {
     const SLOWER: f64 = 5.0;
