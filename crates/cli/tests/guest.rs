@@ -201,7 +201,8 @@ fn short_of_cpus() -> Command {
 ///   what went wrong took nearly thirty times.
 /// - That it is the guard: four runs beside builds, with a load of 8 to 20 on two CPUs, had 0.01 to 0.08 of the time
 ///   spun with the guard alone and 0.12 to 1.30 without, which is 11 to 25 times as much; half is what is asserted.
-///   Without it an item took 3.9 to 35 times as long as with `off`, and where that was little, 0.8 of the time was spun.
+///   Without it an item took 3.9 to 35 times as long as with `off`, and where that was little, 0.8 of the time was
+///   spun.
 #[test]
 fn guest_short_of_cpus_is_not_made_much_slower() {
     const SLOWER: f64 = 5.0;

@@ -1,4 +1,5 @@
-//! What the simulators and the test bed found: the JSON that other programs read (`gleaner.scenario/1`, `gleaner.sim/1`,
+//! What the simulators and the test bed found: the JSON that other programs read (`gleaner.scenario/1`,
+//! `gleaner.sim/1`,
 //! `gleaner.reproduction/1` and others), and the same in plain words.
 //!
 //! The rules are those of `gleaner_report`, whose documents are printed and laid out on a page here too.

@@ -1,4 +1,5 @@
-//! `gleaner-lab sim run`: every combination of a scenario, with every value that is to be set and every seed, simulated.
+//! `gleaner-lab sim run`: every combination of a scenario, with every value that is to be set and every seed,
+//! simulated.
 
 use super::lines::{self, Lines, SimLine};
 use super::results::{self, Common, Ran};
