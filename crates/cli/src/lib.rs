@@ -26,7 +26,6 @@ mod workload;
 
 use args::Command;
 pub use args::command;
-use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::{ending, failure, output};
 use std::process::ExitCode;
 
@@ -38,7 +37,6 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line and does what it says.
 fn obey() -> ExitCode {
-    set_color_before_parsing(std::env::args_os());
     let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),

@@ -50,7 +50,7 @@ mod tests {
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             let everywhere = &cli.everywhere;
             let found = (everywhere.log(), everywhere.quiet, everywhere.color);
-            assert_eq!(found, ("debug", true, gleaner_command::everywhere::ColorArg::Never), "{words}");
+            assert_eq!(found, ("debug", true, clap::ColorChoice::Never), "{words}");
         }
     }
 }

@@ -8,12 +8,10 @@ mod sim;
 
 use args::{Cli, Command};
 use clap::Parser;
-use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    set_color_before_parsing(std::env::args_os());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),

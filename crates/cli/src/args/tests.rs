@@ -1,5 +1,5 @@
 use super::*;
-use gleaner_command::everywhere::ColorArg;
+use clap::ColorChoice;
 
 #[test]
 fn the_definition_is_sound() {
@@ -53,7 +53,11 @@ fn every_command_takes_the_options_of_all() {
         let words = words.replace("ab ls -vv --quiet --color never", "ab -vv --quiet --color never ls");
         let cli = parse(words.split(' ').map(OsString::from)).unwrap();
         let everywhere = &cli.everywhere;
-        assert_eq!((everywhere.log(), everywhere.quiet, everywhere.color), ("debug", true, ColorArg::Never), "{words}");
+        assert_eq!(
+            (everywhere.log(), everywhere.quiet, everywhere.color),
+            ("debug", true, ColorChoice::Never),
+            "{words}"
+        );
     }
 }
 
