@@ -3,6 +3,8 @@
 //! The terminal prints its parts in their order (`words`). The page (`html`) puts each where readers look for it: lines
 //! into the summary, charts among the figures, tables among the numbers, facts and notes at the end.
 
+#![allow(clippy::return_self_not_must_use, reason = "rows and charts are built by chains of calls")]
+
 mod chart;
 mod table;
 mod verdict;

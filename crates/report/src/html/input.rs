@@ -127,13 +127,11 @@ pub fn read(name: &str, text: &str, known: &[Known]) -> Result<ResultFile, ReadE
     let Some(place) = known.iter().position(|(schema, ..)| *schema == found) else {
         let stem = |schema: &str| schema.rsplit_once('/').map(|(stem, _)| stem.to_owned());
         let relative = known.iter().find(|(schema, ..)| stem(schema) == stem(&found));
-        return Err(match relative {
-            Some((known, ..)) => ReadError::OtherVersion(found, known),
-            None => {
-                let all: Vec<&str> = known.iter().map(|(schema, ..)| *schema).collect();
-                ReadError::Unknown(found, all.join(", "))
-            }
-        });
+        let Some((known, ..)) = relative else {
+            let all: Vec<&str> = known.iter().map(|(schema, ..)| *schema).collect();
+            return Err(ReadError::Unknown(found, all.join(", ")));
+        };
+        return Err(ReadError::OtherVersion(found, known));
     };
     let (schema, command, reader) = known[place];
     let content = reader(text).map_err(|error| ReadError::Broken(words(&error), schema, command))?;
