@@ -306,9 +306,8 @@ fn a_browser_shows_verdict_figures_and_numbers_without_running_anything() {
         "full is 6.2&nbsp;% faster than off",
         ": full helps.",
         "&lt;script&gt;document.title=7&lt;/script&gt;",
-        "policy full helps, speedup 1.840 (1.710 to 1.990)",
         ">3.12s</td>",
-        "9 compared: 5 helps, 3 hurts, 1 inconclusive",
+        "3 compared: 1 helps, 1 hurts, 1 inconclusive",
         "vCPU deactivated",
         "<dt>contention guard</dt>",
     ] {
