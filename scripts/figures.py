@@ -33,8 +33,7 @@ DEMO = summary("demo/summary.json")["results"]
 PACKED = summary("packing/summary.json")
 SIMULATED = summary("simulator/summary.json")["results"]
 CACHES = summary("cachesim/summary.json")["results"]
-PAGES = ["README.md", "docs/guide.md", "docs/results.md", "docs/wakeup.svg", "docs/research/README.md",
-         "docs/research/reproductions.md"]
+PAGES = ["README.md", "docs/guide.md", "docs/results.md", "docs/wakeup.svg", "docs/research.md"]
 PLACES = ["haltpoll", "one", "gleaner"]
 
 
@@ -79,20 +78,20 @@ def share(seed):
 
 
 def papers():
-    page = "docs/research/reproductions.md"
+    page = "docs/research.md"
     gleaner, micro = agree("gleaner:"), agree("micro:")
-    yield page, "Rows that agree: {} of {} by seed 1, and {} by seed 2", [gleaner[0], gleaner[2], gleaner[1]]
-    yield page, "Rows of scheduling that agree: {} of {}, by either seed", [micro[0], micro[2]]
+    yield page, "With seed 1, {} of {} predicted rows agree. With seed 2, {} of them do.", [
+        gleaner[0], gleaner[2], gleaner[1]]
+    yield page, "With either seed, {} of {} predicted rows about scheduling agree.", [micro[0], micro[2]]
     whole = [f"fig{figure}-10" for figure in (7, 8, 10, 11)]
-    yield page, "without seeds: {} of {}.", cached(whole)
+    yield page, "use no seed, and {} of {} of their rows agree.", cached(whole)
     for name in ["gleaner:table1", "gleaner:table2", "gleaner:fig1", "gleaner:fig2", "gleaner:fig5", "gleaner:fig7",
                  "gleaner:fig9", "micro:table1", "micro:fig2", "micro:fig3", "micro:fig5", "micro:fig6", "micro:fig9"]:
         # The last column of its row.
         yield page, f"| `{name}` |~| {{}}, {{}} of {{}}", agree(f"{name} ")
     for figure in ("7", "8", "10", "11"):
         yield page, f"| `micro:fig{figure}` |~| {{}} of {{}} |", cached([f"fig{figure}-10"])
-    yield "docs/research/README.md", "{} % by one seed, {} % by another", [share(0), share(1)]
-    yield "docs/research/README.md", "cache results, they give {} of {}.", cached(whole)
+    yield page, "({} % of the rows with one seed, {} % with another)", [share(0), share(1)]
 
 
 def demonstration():

@@ -8,7 +8,7 @@
 use std::hint::black_box;
 
 /// Turns of the loop (a multiplication, a shift, an exclusive or) that count as one microsecond of computation, as
-/// taken on the project's test machine (docs/research/workloads.md).
+/// taken on the project's test machine (docs/research.md).
 pub const ITERATIONS_PER_US: u64 = 500;
 
 /// So many turns of the loop on `value`; the result depends on every one of them.

@@ -25,7 +25,7 @@ const ALL: &str = "all";
                   Of the micro-sliced paper (MICRO'14): micro:table1, fig2, fig3, fig5, fig6, fig9; its cache figures are \
                   `gleaner-lab cache reproduce`'s.\n\n\
                   A figure agrees within 25 % of the paper's, a statement by the criterion in its note. `predicted` means that nothing \
-                  of the row was fitted. docs/research/ has the models, the calibration and what disagrees.\n\n\
+                  of the row was fitted. docs/research.md has the models, the calibration and what disagrees.\n\n\
                   Examples:\n\
                   \x20 gleaner-lab sim reproduce gleaner:table2\n\
                   \x20 gleaner-lab sim reproduce all --json reproductions.json")]
