@@ -201,7 +201,7 @@ fn what_is_wrong_with_all_files_together_is_told_where_it_is_written() {
         file("c.toml", "[group.b]\nprofile = \"frugal\"\n"),
     ];
     let said = |files: &[File]| Configuration::resolve(files).unwrap_err().to_string();
-    assert!(said(&files[..2]).starts_with("a.toml:4: load_factor = 9"), "{}", said(&files[..2]));
+    assert!(said(&files[..2]).starts_with("a.toml:5: load_factor = 9"), "{}", said(&files[..2]));
     assert!(said(&files[1..]).starts_with("b.toml:1: group a: which?"), "{}", said(&files[1..]));
     let numbers = [file("a.toml", "[group.a]\npid = 3\nparams = { load_factor = 0.5 }\n"), files[1].clone()];
     let found = Configuration::resolve(&numbers).unwrap();
