@@ -4,14 +4,14 @@ mod support;
 
 use gleaner_model::{IdleEndedBy, VcpuWindow, Window};
 use gleaner_observe::{BpfObserver, ObserverConfig};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Player, alone, bpf_expected, my_cpus, play};
 
 /// Others are on the machine too: some run must be as it should be.
 const RUNS: usize = 6;
 /// Runs in which the vCPUs were hardly idle, because others were at work, say nothing.
 const PERIODS_MIN: u64 = 200;
-const MAX_DISTURBED: u32 = 60;
+const LONGEST_SEARCH: Duration = Duration::from_secs(60);
 
 #[test]
 fn player() {
@@ -42,7 +42,8 @@ fn expect(role: &str, expected: impl Fn(f64) -> bool) {
     }
     let _turn = alone();
     let mut found = Vec::new();
-    for _ in 0..MAX_DISTURBED {
+    let end = Instant::now() + LONGEST_SEARCH;
+    while Instant::now() < end {
         let window = window_of(role);
         let mut all = IdleEndedBy::default();
         for vcpu in &window.vcpus {
