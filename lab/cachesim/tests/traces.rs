@@ -88,7 +88,8 @@ fn text_whose_last_line_was_cut_is_refused() {
 fn a_packed_recording_is_read_whole_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program.lackey.zst");
-    let text: String = (0..20_000).map(|line| format!(" L {:x},1\n", line * 64)).collect();
+    let lines: Vec<String> = (0..20_000).map(|line| format!(" L {:x},1\n", line * 64)).collect();
+    let text = lines.concat();
     let packed = {
         let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
         encoder.include_checksum(true).unwrap();
