@@ -23,7 +23,7 @@ enum HostCommand {
     /// Say what this host can do, and what switches cost here
     Probe(probe::ProbeArgs),
     /// The host agent: one slice for all VMs, or the best for those that share CPUs
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
 }
 
 pub fn main(args: &HostArgs) -> Result<u8, Failure> {
