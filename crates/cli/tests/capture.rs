@@ -26,8 +26,7 @@ fn dump(file: &Path, options: &[&str]) -> Said {
 }
 
 fn report(said: &Said) -> Value {
-    let json = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    json
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
 #[test]

@@ -84,8 +84,7 @@ fn written(command: &mut std::process::Command) -> Value {
     let said = finish(command).with_status(0);
     assert!(said.stdout.starts_with("{\n  \"schema\": \"gleaner."), "schema first: {said:#?}");
     assert!(!said.stderr.contains("NaN") && !said.stderr.contains("inf"), "{said:#?}");
-    let found = serde_json::from_str(&said.stdout).unwrap();
-    found
+    serde_json::from_str(&said.stdout).unwrap()
 }
 
 #[test]
