@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys: q quits, p pauses, Tab and arrows switch groups, / filters them, h holds one, ? tells the rest.\n\
+    after_help = "Keys: q quits, p pauses, Tab and arrows switch groups, / filters them, H holds one, ? shows the rest.\n\
                         Bars are told apart without colours too; NO_COLOR and --color never turn those off.\n\n\
                         Examples:\n\
                         \x20 gleaner top\n\

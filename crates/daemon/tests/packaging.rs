@@ -61,3 +61,18 @@ fn promtool_reads_the_alert_rules() {
     let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
 }
+
+/// The value of a key of the unit, without a unit of time.
+fn of_unit(key: &str) -> u32 {
+    let unit = text("gleaner.service");
+    let value = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("no {key}")).parse().unwrap()
+}
+
+/// A configuration that is wrong ends the daemon with status 2 (crates/cli/tests/daemon.rs).
+#[test]
+fn a_start_that_always_fails_is_not_tried_for_ever() {
+    assert_eq!(of_unit("RestartPreventExitStatus"), 2);
+    let (burst, within) = (of_unit("StartLimitBurst"), of_unit("StartLimitIntervalSec"));
+    assert!(burst * of_unit("RestartSec") < within, "{burst} starts never come within {within} s");
+}

@@ -1,7 +1,7 @@
 //! Which interrupts leave vCPUs that were deactivated (ours).
 
 /// An interrupt that can be moved leaves vCPUs that were deactivated where it lands there at least so often a second:
-/// each time it would wake one, and what it wakes runs elsewhere (experiments/ahead).
+/// each time it would wake one, and what it wakes runs elsewhere.
 const PER_S_MIN: f64 = 50.0;
 
 /// Those that land there often enough, the most frequent first. `landing`: each one's number, and how often a second.

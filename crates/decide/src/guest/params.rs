@@ -115,7 +115,7 @@ pub struct Tuning {
     /// How long a yielding thread looks, after a nap, for a task that displaces it.
     pub nap_check_us: u64,
     /// Whether yielding threads retain only what a trial has shown to gain by it (ours): untried they may cost a third
-    /// of the speed (experiments/vcpus-16).
+    /// of the speed.
     pub yielding_waits_for_trial: bool,
 }
 

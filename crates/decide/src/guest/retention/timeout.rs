@@ -24,7 +24,7 @@ const HALTING_COSTS_P50_RATIO: f64 = 1.3;
 /// and varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
 const HALTING_COSTS_P99_RATIO: f64 = 2.0;
 /// Nothing is packed where halting costs nothing and the median of a halted wake-up is below this: packed and traced,
-/// `fork-join` lost 12 % where that took 6 us (experiments/vcpus-16).
+/// `fork-join` lost 12 % where that took 6 us.
 const WAKING_COSTS_MIN: Nanos = Nanos::from_micros(10);
 
 /// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within 50 us and 5 ms, `latency` 5

@@ -21,7 +21,7 @@
 //!
 //! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where
 //! the idle task polls nothing has to settle or to be displaced, so a block is one window, and it is retained until it
-//! was tried. A yielding thread may cost a third of a program's speed (experiments/vcpus-16: relay, barrier): it waits
+//! was tried. A yielding thread may cost a third of a program's speed (relay and barrier on 16 vCPUs): it waits
 //! for its trial, and has to show a gain. A trial ends after two pairs where both are clear.
 //! Under profile `latency` retention stays unless it makes the program slower: a fixed rate of requests shows no more.
 //! There a program that wakes too seldom to be tried is retained untried: it cannot be slowed down either.
