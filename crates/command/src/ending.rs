@@ -1,7 +1,6 @@
 //! Ending as a program does that a signal ends: by that signal. A shell takes a status of 130 for one that handled
 //! Ctrl-C, and goes on with its loop.
 
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -32,7 +31,7 @@ pub fn by_signal(status: u8) {
         return;
     }
     // Nothing is left to do for what cannot be written.
-    let _ = std::io::stdout().flush();
+    let _ = crate::output::flushed();
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: all structs are plain data that outlive the calls. No core: the program may have dumped its own.
     unsafe {

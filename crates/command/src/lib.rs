@@ -13,3 +13,4 @@ pub mod output;
 pub mod params;
 pub mod refusal;
 pub mod results;
+mod wait_for_reader;

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::files::Place;
+use crate::wait_for_reader::WaitForReader;
 use clap::builder::styling::{AnsiColor, Style};
 use gleaner_model::printable_text;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -51,7 +52,7 @@ impl Output {
         let text = serde_json::to_string_pretty(result).map_err(Failure::work)?;
         let (written, place) = match self {
             Self::Text => return Ok(()),
-            Self::JsonToStdout => (writeln!(io::stdout(), "{text}"), "stdout".to_owned()),
+            Self::JsonToStdout => (writeln!(WaitForReader(io::stdout()), "{text}"), "stdout".to_owned()),
             Self::JsonToFile(file) => (file.write(&text), file.path.display().to_string()),
         };
         written.map_err(|error| Failure::work(format!("cannot write the result to {place}: {error}")))
@@ -65,7 +66,7 @@ impl Output {
         if matches!(self, Self::JsonToStdout) {
             say(text);
         } else {
-            lost(writeln!(io::stdout(), "{}", printable_text(text.to_string().trim_end())));
+            lost(writeln!(WaitForReader(io::stdout()), "{}", printable_text(text.to_string().trim_end())));
         }
     }
 }
@@ -86,13 +87,18 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Notes that a result did not get to stdout: the disk is full, say. A reader that went away (`| head`) is no failure.
 fn lost(written: io::Result<()>) {
     let failed =
-        written.and_then(|()| io::stdout().flush()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        written.and_then(|()| flushed()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
     if let Some(error) = failed {
         let program = std::env::args_os().next().map(PathBuf::from);
         let program = program.as_deref().and_then(Path::file_name).unwrap_or_else(|| "gleaner".as_ref());
         say(&format!("{}: cannot write the result to stdout: {error}", program.display()));
         LOST.store(true, Ordering::Relaxed);
     }
+}
+
+/// Writes what stdout still holds.
+pub fn flushed() -> io::Result<()> {
+    WaitForReader(io::stdout()).flush()
 }
 
 /// The command's status, or `failure` where it was 0 and the result was lost.
@@ -181,5 +187,5 @@ pub fn complain(program: &str, why: &str) {
 /// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it
 /// comes from.
 pub fn say(text: &impl Display) {
-    let _ = writeln!(io::stderr(), "{}", printable_text(text.to_string().trim_end()));
+    let _ = writeln!(WaitForReader(io::stderr()), "{}", printable_text(text.to_string().trim_end()));
 }
