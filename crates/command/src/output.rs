@@ -86,8 +86,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a result did not get to stdout: the disk is full, say. A reader that went away (`| head`) is no failure.
 fn lost(written: io::Result<()>) {
-    let failed =
-        written.and_then(|()| flushed()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+    let failed = written.and_then(|()| flushed()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
     if let Some(error) = failed {
         let program = std::env::args_os().next().map(PathBuf::from);
         let program = program.as_deref().and_then(Path::file_name).unwrap_or_else(|| "gleaner".as_ref());
